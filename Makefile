@@ -1,0 +1,46 @@
+# `make help` lists what there is. Each target sets up what it needs; a second run installs nothing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types format bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+$(VENV)/app.done: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) (once; a few minutes on a slow network)"
+	$(INSTALL) -e '.[app]'
+	@touch $@
+
+$(VENV)/dev.done: $(VENV)/app.done
+	$(INSTALL) -e '.[app,dev]'
+	@touch $@
+
+demo: $(VENV)/app.done ## the main job: noisy digits, plain against reweighed; writes demo/report.html
+	$(BIN)/reweigh demo --out demo
+
+test: lint types ## lint, types and the whole test suite
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(VENV)/dev.done ## ruff: style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev.done ## mypy, strict, on src
+	$(BIN)/mypy
+
+format: $(VENV)/dev.done ## rewrite the code the way `make lint` wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/dev.done ## cost of every back-end as a ratio to a plain step
+	$(BIN)/python benchmarks/step.py
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) demo build dist .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +

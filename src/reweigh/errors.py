@@ -1,0 +1,61 @@
+"""Every error this library raises on purpose, and the did-you-mean that goes with a near miss.
+
+Each message says three things: what arrived, what was expected, what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ReweighError(Exception):
+    """Anything a user can act on; the command line prints it as one line and exits with 2."""
+
+
+class UnknownNameError(ReweighError, ValueError):
+    """A name that is not in the table it was looked up in."""
+
+
+class SettingError(ReweighError, ValueError):
+    """An option outside its range, or options that contradict each other."""
+
+
+class BatchError(ReweighError, ValueError):
+    """A batch that is empty, ragged, or on the wrong device."""
+
+
+class LossShapeError(ReweighError, ValueError):
+    """A loss that does not return one value per example."""
+
+
+class NonFiniteError(ReweighError, FloatingPointError):
+    """NaN or infinity among the per-example losses or in the clean gradient."""
+
+
+class NoGradientError(ReweighError, RuntimeError):
+    """Nothing to differentiate: no trainable parameter, or a loss that ignores them."""
+
+
+class UnsupportedModelError(ReweighError, RuntimeError):
+    """A back-end that cannot be exact for this model; names the part and the fix."""
+
+
+class DataError(ReweighError):
+    """A data file that is missing, truncated, altered, or not what its name says."""
+
+
+class MissingExtraError(ReweighError, ImportError):
+    """An optional dependency that is not installed."""
+
+
+class ReweighWarning(UserWarning):
+    """Something worth a look that is not an error."""
+
+
+def unknown(kind: str, name: object, known: Iterable[str]) -> UnknownNameError:
+    """The error for a `name` that is not among the `known` ones, with the nearest as a suggestion."""
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return UnknownNameError(f"unknown {kind} {name!r}; {hint}known: {', '.join(names)}")

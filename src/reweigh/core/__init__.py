@@ -1,0 +1,33 @@
+"""The mathematics: from a model, a loss and two batches to exact example weights.
+
+Read in this order: `scores` (what is computed), `double_backward` (the paper's way), `weights` (the
+rule), `reweighter` (the step). `ghost` and `forward_mode` are the fast ways to the same numbers.
+"""
+
+from . import tangent_rules as _tangent_rules  # registers the rules
+from .backends import BACKENDS, Choice
+from .gradient_rules import gradient_rule
+from .loss import per_example
+from .reweighter import Reweighter
+from .safeguard import Safeguard
+from .scores import example_scores
+from .step import Step
+from .tangents import tangent_rule
+from .validate import Finding, validate
+from .weights import effective_sample_size, weights_from_scores
+
+__all__ = [
+    "BACKENDS",
+    "Choice",
+    "Finding",
+    "Reweighter",
+    "Safeguard",
+    "Step",
+    "effective_sample_size",
+    "example_scores",
+    "gradient_rule",
+    "per_example",
+    "tangent_rule",
+    "validate",
+    "weights_from_scores",
+]

@@ -1,0 +1,234 @@
+"""Scores without per-example gradients: one backward to the activations.
+
+Where a parameter first meets the batch, in y = op(x, W), the gradient of example i with respect to
+W enters the score only through
+
+    < grad_W f_i, V >  =  < d f_i / d y_i ,  (d op / d W) . V >          V: the clean gradient for W
+
+so the scores are sums over such contacts of (gradient at the output) x (tangent of the output with
+x held fixed); for a linear layer, g_i . (V a_i), which is the layer-wise form of Section 3.2.
+The gradients at all outputs come from one backward pass that never forms a weight gradient. Once the
+weights w are known, the update is assembled from what was captured: for a linear layer
+sum_i w_i g_i a_i', with no second backward.
+
+Cost: one forward more than plain training. Exact while no two examples touch each other between a
+contact and the loss; train-mode BatchNorm is refused by name, and any other coupling is found by
+measurement: with random factors r, the gradient of sum_i r_i f_i at each output must be that of
+sum_i f_i, times r_i in the rows of example i (this also finds which rows those are).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge
+
+from ..errors import UnsupportedModelError
+from .alignment import Alignment, Memory
+from .contacts import Contact, Meet, Origin
+from .graph import leaves, with_gradient
+from .isolation import plain_recurrence, precision
+from .layout import Layout, find_layout
+from .loss import Batch, Loss, evaluate, require_gradient
+from .parameters import Direction, dot, trainable
+from .tolerance import probe, tolerance
+
+
+def align(
+    model: nn.Module, loss: Loss, train: Batch, direction: Direction, memory: Memory
+) -> Alignment:
+    """Scores from captured inputs and one backward to the outputs of the parametrised operations."""
+    mode = Meet(model, direction, train)
+    try:
+        with plain_recurrence(model), torch.enable_grad(), mode:
+            losses = require_gradient(evaluate(model, loss, train, which="train"), which="train")
+        contacts = mode.finish()
+        direct = mode.tangent(losses)  # a part of the loss that does not involve the batch
+    finally:
+        mode.release()
+    key = tuple((contact.func, contact.result.ndim) for contact in contacts)
+    plan = memory.get(key)
+    fresh = plan is None or not plan.fits(contacts, len(losses))
+    if fresh:
+        plan = _measure(model, losses, contacts, direction)
+    keep = fresh or not plan.assembles
+    outputs = _backward(losses, contacts, torch.ones_like(losses), keep=keep)
+    capture = Capture(contacts, outputs, plan.layouts)
+    scores = capture.scores(losses, direct)
+    if fresh:
+        _prove(model, losses, capture, scores, direction, plan)
+        if plan.certain:
+            memory[key] = plan
+    if not plan.assembles:
+        return Alignment(losses.detach(), scores, lambda w: (w * losses).sum())
+    values = losses.detach()
+    theta, reachable = direction.parameters, plan.reachable
+    return Alignment(values, scores, lambda w: assembled(w, values, capture, theta, reachable))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was measured of a model once: where its examples lie, and whether the update can be
+    assembled (every trainable parameter is aligned and nothing else needs a gradient)."""
+
+    layouts: tuple[Layout, ...]
+    reachable: frozenset[int]  # ids of what backward would leave a gradient in
+    assembles: bool
+    certain: bool  # False: another batch could show another layout, so measure again
+
+    def fits(self, contacts: Sequence[Contact], n: int) -> bool:
+        """Whether the layouts make sense for these contacts."""
+        return all(
+            layout.fits(contact.result.shape, n)
+            for layout, contact in zip(self.layouts, contacts, strict=True)
+        )
+
+
+@dataclass
+class Capture:
+    """Inputs and output gradients of every contact of one pass: all that an update needs."""
+
+    contacts: list[Contact]
+    outputs: list[Tensor]
+    layouts: tuple[Layout, ...]
+
+    def scores(self, losses: Tensor, direct: Tensor | None) -> Tensor:
+        """sum over contacts of < g_i, (d op / d W) . V >."""
+        n = len(losses)
+        # The captured tensors are already in the precision that autocast chose for each.
+        with torch.autocast(losses.device.type, enabled=False):
+            return self._scores(n, losses, direct)
+
+    def _scores(self, n: int, losses: Tensor, direct: Tensor | None) -> Tensor:
+        scores = torch.zeros_like(losses) if direct is None else direct.detach().clone()
+        for contact, g, layout in zip(self.contacts, self.outputs, self.layouts, strict=True):
+            tangent = contact.tangent()
+            if tangent is not None:
+                scores += layout.gather(g * tangent, n)
+        return scores.detach()
+
+    def gradient(self, weights: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
+        """grad sum_i weights_i f_i, from the captured inputs and output gradients."""
+        parts: dict[Origin, Tensor] = {}
+        for contact, g, layout in zip(self.contacts, self.outputs, self.layouts, strict=True):
+            weighted = g * layout.spread(weights, g.shape).to(g.dtype)
+            for origin, part in zip(contact.origins, contact.gradients(weighted), strict=True):
+                if part is not None:
+                    parts[origin] = parts[origin] + part if origin in parts else part
+        return _pull_back(parts, parameters)
+
+
+def _pull_back(parts: dict[Origin, Tensor], parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    """From what was computed out of parameters (a transpose, a cast) back to the parameters."""
+    derived = [origin for origin in parts if isinstance(origin, GradientEdge)]
+    result = [parts.get(parameter) for parameter in parameters]
+    if derived:
+        # retain_graph: these few nodes stay valid for a second call, at no cost in memory.
+        further = torch.autograd.grad(
+            derived, list(parameters), [parts[edge] for edge in derived], allow_unused=True,
+            retain_graph=True,
+        )  # fmt: skip
+        for i, part in enumerate(further):
+            if part is not None:
+                before = result[i]
+                result[i] = part if before is None else before + part
+    return result
+
+
+def assembled(
+    weights: Tensor,
+    losses: Tensor,
+    capture: Capture,
+    parameters: Sequence[nn.Parameter],
+    reachable: frozenset[int],
+) -> Tensor:
+    """sum_i weights_i losses_i, differentiable through the capture."""
+    # A parameter that the loss does not touch keeps the gradient it has, as in plain training.
+    reached = [p for p in parameters if id(p) in reachable]
+    return with_gradient(
+        (weights * losses).sum(), reached, lambda scale: capture.gradient(weights * scale, reached)
+    )
+
+
+def _backward(
+    losses: Tensor, contacts: Sequence[Contact], factors: Tensor, *, keep: bool
+) -> list[Tensor]:
+    """The gradient of sum_i factors_i f_i at the result of each contact."""
+    if not contacts:
+        return []
+    return list(
+        torch.autograd.grad(
+            losses,
+            [contact.edge for contact in contacts if contact.edge is not None],
+            factors,
+            retain_graph=keep,
+            allow_unused=True,
+            materialize_grads=True,
+        )
+    )
+
+
+def _measure(
+    model: nn.Module, losses: Tensor, contacts: list[Contact], direction: Direction
+) -> Plan:
+    """Find where the examples lie in every result, or that they are coupled."""
+    factors, close = probe(losses), tolerance(precision(model, losses))
+    plain = _backward(losses, contacts, torch.ones_like(losses), keep=True)
+    scaled = _backward(losses, contacts, factors, keep=True)
+    layouts, certain = [], len(losses) > 1
+    for contact, one, other in zip(contacts, plain, scaled, strict=True):
+        found = find_layout(one, other, factors, tolerance=close)
+        if not found:
+            raise UnsupportedModelError(
+                f"the examples of a batch are coupled after {_describe(contact, direction)}, "
+                f"which ghost cannot follow: use backend='auto' or 'forward_mode'"
+            )
+        layouts.append(found[0])
+        certain = certain and len(found) == 1
+    everything = {id(p) for p in trainable(model).values()}
+    aligned = {id(p) for p in direction.parameters}
+    reachable = frozenset(id(leaf) for leaf in leaves(losses))
+    return Plan(tuple(layouts), reachable, everything == aligned >= reachable, certain)
+
+
+def _prove(
+    model: nn.Module,
+    losses: Tensor,
+    capture: Capture,
+    scores: Tensor,
+    direction: Direction,
+    plan: Plan,
+) -> None:
+    """Compare with autograd: the assembled gradient, and the scores through it."""
+    factors, close = probe(losses), tolerance(precision(model, losses))
+    truth = torch.autograd.grad(
+        losses, direction.parameters, factors, retain_graph=True, materialize_grads=True,
+        allow_unused=True,
+    )  # fmt: skip
+    guess = capture.gradient(factors, direction.parameters)
+    size = dot(truth, truth).sqrt()
+    for name, right, mine in zip(direction.names, truth, guess, strict=True):
+        error = torch.linalg.vector_norm(right if mine is None else right - mine)
+        if not error <= close * torch.maximum(torch.linalg.vector_norm(right), size * 1e-3):
+            raise UnsupportedModelError(
+                f"parameter {name!r} is used in a way ghost cannot see (a custom autograd.Function "
+                f"or code outside PyTorch): use backend='auto' or 'double_backward'"
+            )
+    gap = (dot(truth, direction.values) - (factors * scores).sum()).abs()
+    if not gap <= close * size * direction.norm_squared().sqrt():
+        raise UnsupportedModelError(
+            f"ghost's scores miss autograd's by {float(gap):.3g}: use backend='auto'"
+        )
+
+
+def _describe(contact: Contact, direction: Direction) -> str:
+    names = {id(p): name for name, p in zip(direction.names, direction.parameters, strict=True)}
+    used = [names[id(s)] for s in contact.sources if id(s) in names]
+    inherited = [
+        names[id(s._base)] for s in contact.sources if s._base is not None and id(s._base) in names
+    ]
+    where = ", ".join(repr(name) for name in used + inherited)
+    return f"{contact.func}" + (f" with {where}" if where else "")

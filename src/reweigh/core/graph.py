@@ -1,0 +1,57 @@
+"""Looking at a graph of autograd: what it ends in, and giving a scalar a gradient of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Gradient = Callable[[Tensor], Sequence[Tensor | None]]
+
+
+def leaves(result: Tensor) -> list[Tensor]:
+    """Every tensor that `result.backward()` would leave a gradient in."""
+    found: list[Tensor] = []
+    seen: set[Any] = set()
+    stack: list[Any] = [result.grad_fn]
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        variable = getattr(node, "variable", None)
+        if isinstance(variable, Tensor):
+            found.append(variable)
+        stack.extend(following for following, _ in node.next_functions)
+    return found
+
+
+class _WithGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gradient: Gradient, value: Tensor, *inputs: Tensor) -> Tensor:
+        ctx.gradient = gradient
+        return value.clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, scale: Tensor) -> Any:
+        if ctx.gradient is None:
+            raise RuntimeError(
+                "this step has been through backward() and its activations are freed, as those of "
+                "any graph are; call the Reweighter again for another backward"
+            )
+        found = ctx.gradient(scale)
+        ctx.gradient = None
+        return None, None, *found
+
+
+def with_gradient(value: Tensor, inputs: Sequence[Tensor], gradient: Gradient) -> Tensor:
+    """The scalar `value`, whose backward calls `gradient(scale)` for one gradient per input.
+
+    It goes through the engine of autograd as any loss does, so accumulation, scaling, clipping and
+    hooks on the inputs work; what `gradient` holds is freed by the first backward.
+    """
+    result: Tensor = _WithGradient.apply(gradient, value.detach(), *inputs)
+    return result

@@ -1,0 +1,68 @@
+"""Where the examples of a batch lie in a tensor.
+
+Usually dimension 0 counts the examples. Inside a network it may also be another dimension
+(sequence-first tensors), or a dimension may hold examples and positions flattened together, with
+the example as the slower (`major`) or the faster index:
+
+    major:  row = example * positions + position
+    minor:  row = position * n + example
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Examples along dimension `dim`, as its slower index if `major`."""
+
+    dim: int
+    major: bool
+
+    def spread(self, values: Tensor, shape: Sequence[int]) -> Tensor:
+        """Values per example [n], placed so that they broadcast against a tensor of `shape`."""
+        positions = shape[self.dim] // len(values)
+        if positions > 1:
+            values = values.repeat_interleave(positions) if self.major else values.repeat(positions)
+        return values.view([-1 if d == self.dim else 1 for d in range(len(shape))])
+
+    def gather(self, product: Tensor, n: int) -> Tensor:
+        """Sum a tensor over everything that belongs to the same example: [n]."""
+        others = [d for d in range(product.ndim) if d != self.dim]
+        rows = product.sum(others) if others else product
+        return rows.view(n, -1).sum(1) if self.major else rows.view(-1, n).sum(0)
+
+    def fits(self, shape: Sequence[int], n: int) -> bool:
+        """Whether a tensor of `shape` can hold `n` examples this way."""
+        return self.dim < len(shape) and shape[self.dim] % n == 0
+
+
+def candidates(shape: Sequence[int], n: int) -> Iterator[Layout]:
+    """Every way in which a tensor of `shape` can hold `n` examples, the usual ones first."""
+    for dim, size in enumerate(shape):
+        if size and size % n == 0:
+            yield Layout(dim, major=True)
+            if size > n > 1:
+                yield Layout(dim, major=False)
+
+
+def find_layout(
+    plain: Tensor, scaled: Tensor, factors: Tensor, *, tolerance: float
+) -> list[Layout]:
+    """The layouts under which `scaled` is `plain` times each example's factor; [] if none is.
+
+    `plain` is the gradient of sum_i f_i at some tensor and `scaled` that of sum_i r_i f_i. An empty
+    answer proves that examples mix between that tensor and the loss.
+    """
+    size = torch.linalg.vector_norm(scaled)
+    return [
+        layout
+        for layout in candidates(plain.shape, len(factors))
+        if torch.linalg.vector_norm(scaled - plain * layout.spread(factors, plain.shape))
+        <= tolerance * size
+    ]

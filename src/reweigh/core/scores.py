@@ -1,0 +1,67 @@
+"""Scores of a batch, as a function: the quantity everything else is built on.
+
+    score_i = < grad f_i(theta), grad G(theta) >
+
+Signed and unscaled; G is the mean loss over the clean batch. Positive: a small step on example i
+lowers the clean loss. Exactly for the losses of one training forward: its dropout masks, its batch
+statistics, with BatchNorm's coupling between the examples included.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from .alignment import Memory
+from .backends import choose, require_known, run
+from .chunks import require_chunk, run_in_chunks
+from .clean import clean_gradient
+from .finite_difference import EPSILON
+from .isolation import eager
+from .loss import Batch, Loss, require_finite, require_same_device
+from .parameters import Params, select
+
+
+def example_scores(
+    model: nn.Module,
+    loss: Loss,
+    train: Batch,
+    clean: Batch,
+    *,
+    backend: str = "auto",
+    params: Params = None,
+    chunk: int | None = None,
+    epsilon: float | None = None,
+) -> Tensor:
+    """The signed scores [n] of the train batch, detached.
+
+    Leaves the model as one plain training forward on `train` would. For use in a loop prefer
+    `Reweighter`, which remembers what it found out about the model.
+
+    >>> import torch
+    >>> from torch.nn.functional import mse_loss
+    >>> from .loss import per_example
+    >>> line = nn.Linear(1, 1, bias=False)
+    >>> _ = line.weight.data.fill_(1.0)
+    >>> x = torch.tensor([[1.0], [1.0]])
+    >>> example_scores(line, per_example(mse_loss), (x, torch.tensor([[3.0], [-3.0]])),
+    ...                (x, torch.tensor([[2.0], [2.0]])))
+    tensor([ 8., -16.])
+    """
+    require_known(backend)
+    require_chunk(chunk)
+    require_same_device(train, clean)
+    parameters = select(model, params)
+    memory: Memory = {EPSILON: epsilon}
+    with eager():
+        losses, direction = clean_gradient(model, loss, clean, parameters=parameters)
+        require_finite(losses, which="clean")
+        if chunk is not None:
+            _, alignment = run_in_chunks(
+                backend, model, loss, train, direction, memory, chunk=chunk
+            )
+        elif backend == "auto":
+            _, alignment = choose(model, loss, train, direction, memory)
+        else:
+            alignment = run(backend, model, loss, train, direction, memory)
+    require_finite(alignment.losses, which="train")
+    return alignment.scores

@@ -1,0 +1,48 @@
+"""One reweighed step: the loss to call backward on, and how the batch went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from .weights import effective_sample_size
+
+
+@dataclass(frozen=True)
+class Step:
+    """The outcome of weighing one train batch against one clean batch.
+
+    loss:       a scalar, sum_i weights_i * losses_i; `backward()` leaves its gradient, times
+                `factor`, in `.grad`.
+    weights:    [n], non-negative, summing to one, or all zero when no example helps.
+    scores:     [n], signed: the inner product of each example's gradient with the clean gradient.
+    losses:     [n], detached, of the forward pass that the update trains on.
+    clean_loss: the mean loss of the clean batch.
+    factor:     in [0, 1]: how much of the step the safeguard lets through; 1 without one.
+    """
+
+    loss: Tensor
+    weights: Tensor
+    scores: Tensor
+    losses: Tensor
+    clean_loss: Tensor
+    factor: Tensor
+
+    @property
+    def effective_sample_size(self) -> Tensor:
+        """How many examples the weights amount to: n when equal, 1 when one has all, 0 when none."""
+        return effective_sample_size(self.weights)
+
+    @property
+    def zero_share(self) -> Tensor:
+        """The share of the batch that got no weight."""
+        return (self.weights == 0).float().mean()
+
+    def __repr__(self) -> str:
+        n, ess = len(self.weights), float(self.effective_sample_size)
+        return (
+            f"Step(loss={float(self.loss.detach()):.4g}, clean_loss={float(self.clean_loss):.4g}, "
+            f"effective_sample_size={ess:.1f} of {n}, zero_share={float(self.zero_share):.2f}, "
+            f"factor={float(self.factor):.2g})"
+        )

@@ -1,0 +1,78 @@
+"""Watching a run for the ways in which it goes wrong without an error.
+
+Counting happens on the device and is read once in `PATIENCE` steps, so that a step never waits for
+it. The check for NaN is immediate on the CPU, where it costs nothing; elsewhere a step's flag is
+read at the next step, when it has long been computed.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from ..errors import NonFiniteError, ReweighWarning
+from .loss import require_finite
+from .weights import effective_sample_size
+
+PATIENCE = 50  # steps in a row before a warning
+
+ONLY_ZEROS = (
+    "no example of the train batch has had a positive score for {steps} steps, so nothing is "
+    "trained. Try: a lower learning rate, more clean examples, a larger train batch; and check that "
+    "clean and train labels mean the same"
+)
+ONLY_ONE = (
+    "one example has had all the weight for {steps} steps. Try: a larger train batch, more clean "
+    "examples per step, or gradient clipping against outliers with huge gradients"
+)
+
+
+class Watch:
+    """Counts steps in a row that handed out no weight, or all of it to one example."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._zeros: Tensor | None = None
+        self._ones: Tensor | None = None
+        self._pending: tuple[Tensor, Tensor, Tensor] | None = None
+        self._warned: set[str] = set()
+
+    def finite(self, train: Tensor, clean: Tensor, scores: Tensor) -> None:
+        """Raise if a loss or score is not finite; off the CPU, one step later."""
+        if train.device.type == "cpu":
+            _require(train, clean, scores)
+            return
+        pending, self._pending = self._pending, (train, clean, scores)
+        if pending is not None:
+            _require(*pending)
+
+    def weights(self, weights: Tensor) -> None:
+        """Count this step, and warn once when a bad streak is long enough."""
+        zero = (weights == 0).all()
+        one = (effective_sample_size(weights) < 1.01) & ~zero if len(weights) > 1 else zero & False
+        self._zeros = zero.int() if self._zeros is None else (self._zeros + 1) * zero
+        self._ones = one.int() if self._ones is None else (self._ones + 1) * one
+        self._steps += 1
+        if self._steps % PATIENCE == 0:
+            for count, message in ((self._zeros, ONLY_ZEROS), (self._ones, ONLY_ONE)):
+                if message not in self._warned and int(count) >= PATIENCE:
+                    self._warned.add(message)
+                    warnings.warn(message.format(steps=int(count)), ReweighWarning, stacklevel=3)
+
+
+def _require(train: Tensor, clean: Tensor, scores: Tensor) -> None:
+    finite = (
+        torch.isfinite(train).all() & torch.isfinite(clean).all() & torch.isfinite(scores).all()
+    )
+    if finite:
+        return
+    require_finite(clean, which="clean")
+    require_finite(train, which="train")
+    rows = (~torch.isfinite(scores)).nonzero().flatten().tolist()
+    raise NonFiniteError(
+        f"the losses are finite but the gradients of train rows {rows[:10]} or of the clean batch "
+        f"are not; expected finite gradients: look for sqrt or log at zero, or lower the learning "
+        f"rate"
+    )

@@ -1,0 +1,35 @@
+"""From signed scores to weights: the paper's rule.
+
+    weight_i = max(score_i, 0) / sum_j max(score_j, 0),      all zero when no score is positive
+
+The learning rate of the look-ahead step and that of the meta step both multiply every score, so
+they cancel in the quotient: there is nothing to tune.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def weights_from_scores(scores: Tensor) -> Tensor:
+    """Rectify and normalise `scores` [n]: non-negative, summing to one, or all zero.
+
+    >>> weights_from_scores(torch.tensor([3.0, -1.0, 1.0]))
+    tensor([0.7500, 0.0000, 0.2500])
+    """
+    positive = scores.detach().clamp(min=0)
+    # Dividing by the largest first keeps the sum finite and normal for any scale of the gradients.
+    peak = positive.max()
+    positive = positive / torch.where(peak > 0, peak, torch.ones_like(peak))
+    total = positive.sum()
+    return positive / torch.where(total > 0, total, torch.ones_like(total))
+
+
+def effective_sample_size(weights: Tensor) -> Tensor:
+    """How many examples the weights amount to, 1 / sum_i weight_i^2 for weights that sum to one; 0 if none.
+
+    n when all are equal, 1 when one example has everything.
+    """
+    squares = weights.square().sum()
+    return torch.where(squares > 0, weights.sum().square() / squares.clamp(min=1e-38), 0.0)

@@ -1,5 +1,6 @@
 """Train any PyTorch model on data you do not fully trust, guided by a handful of examples you do."""
 
+from . import errors as errors
 from .core import (
     Choice,
     Finding,

@@ -4,7 +4,7 @@ Read in this order: `scores` (what is computed), `double_backward` (the paper's 
 rule), `reweighter` (the step). `ghost` and `forward_mode` are the fast ways to the same numbers.
 """
 
-from . import tangent_rules as _tangent_rules  # registers the rules
+from . import tangent_rules as tangent_rules  # importing it registers the rules
 from .backends import BACKENDS, Choice
 from .gradient_rules import gradient_rule
 from .loss import per_example

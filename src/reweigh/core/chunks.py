@@ -105,7 +105,8 @@ class _Replay:
         total: list[Tensor | None] = [None] * len(parameters)
         for piece in self.pieces:
             share = weights[piece.start : piece.stop]
-            if not share.any():
+            # One piece is always run, so that parameters in use get a gradient even if it is zero.
+            if piece is not self.pieces[0] and not share.any():
                 continue
             with (
                 isolated(self.model, own_stream=False),

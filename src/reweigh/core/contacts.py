@@ -27,8 +27,8 @@ _NORMS_OVER_THE_BATCH = {  # operation: position of its `training` argument
     _aten.cudnn_batch_norm.default: 5,
     _aten.miopen_batch_norm.default: 5,
 }
-# In-place operations whose derivatives do not involve the value they overwrite.
-_INDIFFERENT = {_aten.add_.Tensor, _aten.sub_.Tensor}
+# Operations whose derivatives do not involve the values of their arguments.
+_INDIFFERENT = {_aten.add.Tensor, _aten.add_.Tensor, _aten.sub.Tensor, _aten.sub_.Tensor}
 
 Origin = Tensor | GradientEdge  # a parameter, or the place in the graph of what was made of some
 
@@ -47,7 +47,7 @@ class Contact:
         self.origins: list[Origin] = [
             x if x.is_leaf else get_gradient_edge(x) for x in self.sources
         ]
-        self._versions = [(x, x._version) for x in involved]
+        self._versions = [] if func in _INDIFFERENT else [(x, x._version) for x in involved]
 
     @property
     def result(self) -> Tensor:
@@ -89,7 +89,8 @@ class Contact:
             return found.get(id(value)) if isinstance(value, Tensor) else None
 
         result = tangent_of_call(self.func, self.args, self.kwargs, self.out, lookup)
-        return result[0] if isinstance(result, (tuple, list)) else result
+        first: Tensor | None = result[0] if isinstance(result, (tuple, list)) else result
+        return first
 
     def gradients(self, cotangent: Tensor) -> list[Tensor | None]:
         """The gradient with respect to each of `sources`, given that at the result."""

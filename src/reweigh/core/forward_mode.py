@@ -13,6 +13,8 @@ forward-mode formula, and refused there.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -34,7 +36,7 @@ class Propagate(TangentMode):
         self.assign(func, args, out, tangents)
         return out
 
-    def _involved(self, args, kwargs):  # type: ignore[no-untyped-def]
+    def _involved(self, args: Any, kwargs: Any) -> bool:
         return any(self.tangent(value) is not None for value in tensors((*args, *kwargs.values())))
 
 

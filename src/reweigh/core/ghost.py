@@ -50,10 +50,9 @@ def align(
     finally:
         mode.release()
     key = tuple((contact.func, contact.result.ndim) for contact in contacts)
-    plan = memory.get(key)
-    fresh = plan is None or not plan.fits(contacts, len(losses))
-    if fresh:
-        plan = _measure(model, losses, contacts, direction)
+    known: Plan | None = memory.get(key)
+    fresh = known is None or not known.fits(contacts, len(losses))
+    plan = _measure(model, losses, contacts, direction) if known is None or fresh else known
     keep = fresh or not plan.assembles
     outputs = _backward(losses, contacts, torch.ones_like(losses), keep=keep)
     capture = Capture(contacts, outputs, plan.layouts)

@@ -20,7 +20,7 @@ Needs = Callable[[Any], bool]
 Rule = Callable[..., Sequence[Tensor | None]]
 
 RULES: dict[OpOverload, Rule] = {}
-aten = torch.ops.aten
+aten: Any = torch.ops.aten
 
 
 def gradient_rule(*operations: OpOverload) -> Callable[[Rule], Rule]:

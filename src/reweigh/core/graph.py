@@ -35,7 +35,7 @@ class _WithGradient(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, scale: Tensor) -> Any:
         if ctx.gradient is None:
             raise RuntimeError(
@@ -53,5 +53,7 @@ def with_gradient(value: Tensor, inputs: Sequence[Tensor], gradient: Gradient) -
     It goes through the engine of autograd as any loss does, so accumulation, scaling, clipping and
     hooks on the inputs work; what `gradient` holds is freed by the first backward.
     """
-    result: Tensor = _WithGradient.apply(gradient, value.detach(), *inputs)
+    result: Tensor = _WithGradient.apply(  # type: ignore[no-untyped-call]
+        gradient, value.detach(), *inputs
+    )
     return result

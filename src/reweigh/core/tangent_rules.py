@@ -16,7 +16,7 @@ from torch import Tensor
 from ..errors import UnsupportedModelError
 from .tangents import Lookup, tangent_rule
 
-aten = torch.ops.aten
+aten: Any = torch.ops.aten
 
 
 def total(*terms: Tensor | None) -> Tensor | None:
@@ -54,9 +54,9 @@ def convolution(
 ) -> Tensor | None:
     """t(W * x + b) = W * t(x) + t(W) * x + t(b)."""
     tx, tw, tb = t(x), t(weight), t(bias)
-    moved = None if tx is None else aten.convolution(tx, weight, tb, *geometry)
+    moved: Tensor | None = None if tx is None else aten.convolution(tx, weight, tb, *geometry)
     if tw is not None:
-        turned = aten.convolution(x, tw, tb if moved is None else None, *geometry)
+        turned: Tensor = aten.convolution(x, tw, tb if moved is None else None, *geometry)
         return turned if moved is None else moved.add_(turned)
     if moved is None and tb is not None:
         return tb.view(-1, *[1] * (out.ndim - 2)).expand_as(out)
@@ -131,7 +131,7 @@ def embedding(
             "an embedding with scale_grad_by_freq couples the examples of a batch through its "
             "backward pass alone: turn that option off, or use backend='double_backward'"
         )
-    found = aten.embedding(tw, index)
+    found: Tensor = aten.embedding(tw, index)
     return found if padding < 0 else found.masked_fill_((index == padding).unsqueeze(-1), 0)
 
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from types import FrameType
 from typing import Any
 from weakref import WeakSet
 
@@ -66,7 +67,7 @@ class TangentMode(TorchDispatchMode):
     """Carry tangents through every operation of the block, starting from `direction`."""
 
     def __init__(self, model: nn.Module, direction: Direction) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.model = model
         self._cells: WeakSet[_Cell] = WeakSet()
         self._direction = direction
@@ -84,7 +85,7 @@ class TangentMode(TorchDispatchMode):
             self.attach(parameter, value)
         # Autocast may hold copies of the parameters made before they had tangents.
         torch.clear_autocast_cache()
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def release(self) -> None:
@@ -182,12 +183,12 @@ class TangentMode(TorchDispatchMode):
     def where(self) -> str:
         """The innermost module of the model on the call stack, for error messages."""
         names = {id(module): name for name, module in self.model.named_modules()}
-        frame = sys._getframe(1)
-        while frame is not None:  # type: ignore[redundant-expr]
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
             owner = frame.f_locals.get("self")
             if isinstance(owner, nn.Module) and names.get(id(owner)):
                 return f"in {names[id(owner)]!r} ({type(owner).__name__})"
-            frame = frame.f_back  # type: ignore[assignment]
+            frame = frame.f_back
         return f"in {type(self.model).__name__}"
 
 
@@ -208,6 +209,11 @@ def by_own_formula(func: OpOverload, args: Any, kwargs: Any, t: Lookup) -> tuple
             f"{func} draws random numbers and has no tangent rule: add one with "
             f"reweigh.tangent_rule, or use backend='double_backward'"
         )
+    if func.namespace != "aten":  # where a missing formula would read as a derivative of zero
+        raise UnsupportedModelError(
+            f"{func} is a custom operation without a tangent rule: add one with "
+            f"reweigh.tangent_rule, or use backend='double_backward'"
+        )
 
     def dual(value: Any) -> Any:
         if isinstance(value, (tuple, list)):
@@ -217,15 +223,8 @@ def by_own_formula(func: OpOverload, args: Any, kwargs: Any, t: Lookup) -> tuple
             return value.detach() if isinstance(value, Tensor) else value
         return fwd.make_dual(value.detach(), tangent.to(value.dtype))
 
-    keys, guard = torch._C.DispatchKey, torch._C._SetExcludeDispatchKeyGuard
     try:
-        # Handlers of a dispatch mode run beneath autograd; the formulas live in it: switch it on.
-        with (
-            guard(keys.AutogradFunctionality, False),
-            guard(keys.ADInplaceOrView, False),
-            torch.no_grad(),
-            fwd.dual_level(),
-        ):
+        with _above_the_handler(), torch.no_grad(), fwd.dual_level():
             out = func(*[dual(value) for value in args], **{k: dual(v) for k, v in kwargs.items()})
             if isinstance(out, (tuple, list)):
                 return out, [_tangent_of(value) for value in out]
@@ -235,6 +234,17 @@ def by_own_formula(func: OpOverload, args: Any, kwargs: Any, t: Lookup) -> tuple
             f"{func} has no forward-mode formula: add one with reweigh.tangent_rule, "
             f"or use backend='double_backward'"
         ) from error
+
+
+@contextmanager
+def _above_the_handler() -> Iterator[None]:
+    """Switch on again what a dispatch mode's handler runs beneath: autograd, where the formulas
+    are, and the symbolic zeros they use (a kernel would read those as memory)."""
+    keys = torch._C.DispatchKey
+    with ExitStack() as stack:
+        for key in (keys.AutogradFunctionality, keys.ADInplaceOrView, keys.ZeroTensor):
+            stack.enter_context(torch._C._SetExcludeDispatchKeyGuard(key, False))
+        yield
 
 
 def _random(func: OpOverload) -> bool:

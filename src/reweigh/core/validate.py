@@ -5,7 +5,10 @@ Nothing is trained and nothing is left behind.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +22,8 @@ from .isolation import eager, isolated
 from .loss import Batch, Loss, evaluate, require_finite, require_gradient, require_same_device
 from .parameters import Direction, Params, select
 from .weights import weights_from_scores
+
+T = TypeVar("T")
 
 _MODAL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 
@@ -60,25 +65,19 @@ def validate(
     if likely_left_in_eval(model):
         found.append(EVAL_MODE)
     found += _repeated(train, clean)
-    healthy = True
     for which, batch in (("train", train), ("clean", clean)):
+        about = f"{which} loss"
         with isolated(model, own_stream=False), eager(), torch.enable_grad():
-            losses = _collect(
-                found, f"{which} loss", lambda b=batch, w=which: evaluate(model, loss, b, which=w)
-            )
-            if losses is None:
-                healthy = False
-                continue
-            before = len(found)
-            for check in (require_finite, require_gradient):
-                _collect(found, f"{which} loss", lambda c=check, v=losses, w=which: c(v, which=w))
-            healthy = healthy and len(found) == before
-    if parameters and healthy and not any(f.level == "error" for f in found):
+            losses = _collect(found, about, partial(evaluate, model, loss, batch, which=which))
+            if losses is not None:
+                _collect(found, about, partial(require_finite, losses, which=which))
+                _collect(found, about, partial(require_gradient, losses, which=which))
+    if parameters and not any(f.level == "error" for f in found):
         found += _backend(model, loss, train, clean, backend, parameters)
     return found
 
 
-def _collect(found, about, check):  # type: ignore[no-untyped-def]
+def _collect(found: list[Finding], about: str, check: Callable[[], T]) -> T | None:
     """The result of a check, or None and a finding."""
     try:
         return check()

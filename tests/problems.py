@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -348,6 +348,15 @@ def weighted_loss(model: nn.Module, batch: Any) -> Tensor:
     return F.cross_entropy(logits, batch[1], weight=weight, label_smoothing=0.1, reduction="none")
 
 
+def weight_normed() -> nn.Module:
+    first = nn.utils.parametrizations.weight_norm(nn.Linear(8, 6))
+    return nn.Sequential(first, nn.ELU(), nn.Linear(6, CLASSES))
+
+
+def centred() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 6), Centred(), nn.Tanh(), nn.Linear(6, CLASSES))
+
+
 GHOST = frozenset({"ghost"})
 
 PROBLEMS = [
@@ -355,7 +364,9 @@ PROBLEMS = [
     Problem("lenet", simple(lenet, images)),
     Problem("resnet-train", simple(Residual, lambda n: images(n, 3)), GHOST),
     Problem("resnet-eval", simple(lambda: Residual().eval(), lambda n: images(n, 3))),
-    Problem("batchnorm-without-scale", simple(lambda: Residual(False), lambda n: images(n, 3)), GHOST),
+    Problem(
+        "batchnorm-without-scale", simple(lambda: Residual(False), lambda n: images(n, 3)), GHOST
+    ),
     Problem("dropout", simple(lambda: nn.Sequential(*mlp()[:2], nn.Dropout(), mlp()[2]), vectors)),
     Problem("layers", simple(Layers, vectors)),
     Problem("frozen", simple(frozen, vectors)),
@@ -380,25 +391,27 @@ PROBLEMS = [
     Problem("one-example", lambda: (mlp(), cross_entropy, vectors(1), vectors(1))),
     Problem("batch-equals-classes", lambda: (mlp(), cross_entropy, vectors(4), vectors(4))),
     Problem("all-scores-negative", _all_negative),
-    Problem("weight-norm", simple(lambda: nn.Sequential(
-        nn.utils.parametrizations.weight_norm(nn.Linear(8, 6)), nn.ELU(), nn.Linear(6, CLASSES)
-    ), vectors)),  # fmt: skip
+    Problem("weight-norm", simple(weight_normed, vectors)),
     Problem("channels-last", _channels_last),
     Problem("stop-gradient", simple(StopGradient, vectors)),
     Problem("in-batch-negatives", simple(lambda: mlp(8, 3), vectors, contrastive), GHOST),
-    Problem("custom-batch-norm", simple(lambda: nn.Sequential(
-        nn.Linear(8, 6), Centred(), nn.Tanh(), nn.Linear(6, CLASSES)), vectors), GHOST),  # fmt: skip
+    Problem("custom-batch-norm", simple(centred, vectors), GHOST),
     Problem("gradient-reversal", simple(Adversarial, vectors), frozenset({"forward_mode"})),
     Problem("writes-into-slices", simple(Slices, vectors), frozenset({"forward_mode"})),
     Problem("autocast-mlp", simple(mlp, vectors), autocast=torch.bfloat16, only=torch.float32),
     Problem(
-        "autocast-resnet", simple(Residual, lambda n: images(n, 3)), GHOST,
-        autocast=torch.bfloat16, only=torch.float32,
+        "autocast-resnet",
+        simple(Residual, lambda n: images(n, 3)),
+        GHOST,
+        autocast=torch.bfloat16,
+        only=torch.float32,
     ),
     Problem(
-        "autocast-transformer", simple(Encoder, tokens),
-        autocast=torch.bfloat16, only=torch.float32,
+        "autocast-transformer",
+        simple(Encoder, tokens),
+        autocast=torch.bfloat16,
+        only=torch.float32,
     ),
     Problem("bfloat16-model", simple(mlp, vectors), only=torch.bfloat16),
-]  # fmt: skip
+]
 EXACT = ["double_backward", "forward_mode", "ghost"]

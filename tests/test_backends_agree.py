@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 
-import definition
 import pytest
 import torch
-from problems import EXACT, PROBLEMS, Problem
 
+import definition
 import reweigh
+from problems import EXACT, PROBLEMS, Problem
 from reweigh.core import BACKENDS
 from reweigh.errors import UnsupportedModelError
 

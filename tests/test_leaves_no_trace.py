@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from problems import PROBLEMS, Residual, cross_entropy, images
 from torch import nn
 
 import reweigh
+from problems import PROBLEMS, Residual, cross_entropy, images
 from reweigh.core import BACKENDS
 
 CASES = [p for p in PROBLEMS if p.only is None or p.autocast]

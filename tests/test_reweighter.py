@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 import warnings
 
-import definition
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
+
+import definition
+import reweigh
 from problems import (
     PROBLEMS,
     Residual,
@@ -19,9 +22,6 @@ from problems import (
     tokens,
     vectors,
 )
-from torch import nn
-
-import reweigh
 from reweigh.errors import ReweighWarning, UnsupportedModelError
 
 
@@ -328,9 +328,10 @@ class TestWarnings:
         train = (x, torch.ones(6, 1) * 100)
         clean = (x[:1], torch.ones(1, 1) * 100)
         reweighter = reweigh.Reweighter(model, reweigh.per_example(F.mse_loss))
+        for _ in range(49):
+            reweighter(train, clean)
         with pytest.warns(ReweighWarning, match="one example has had all the weight"):
-            for _ in range(60):
-                reweighter(train, clean)
+            reweighter(train, clean)
 
     def test_a_forgotten_eval_mode_warns_once_where_it_matters(self):
         model = nn.Sequential(nn.Linear(8, 4), nn.Dropout(0.5)).eval()
@@ -410,7 +411,7 @@ def test_users_can_register_rules_for_their_own_operations():
     model = Cubic()
     train, clean = vectors(6), vectors(4)
     arguments = (model, cross_entropy, train, clean)
-    with pytest.raises(UnsupportedModelError, match="reweigh.tangent_rule"):
+    with pytest.raises(UnsupportedModelError, match=r"reweigh\.tangent_rule"):
         reweigh.example_scores(*arguments, backend="forward_mode")
 
     @reweigh.tangent_rule(torch.ops.reweigh_tests.cube.default)

@@ -19,7 +19,7 @@ from ..errors import UnsupportedModelError
 from .gradient_rules import gradients
 from .loss import Batch
 from .parameters import Direction
-from .tangents import TangentMode, tangent_of_call, tensors
+from .tangents import STOPS, TangentMode, recorded, tangent_of_call, tensors
 
 _aten = torch.ops.aten
 _NORMS_OVER_THE_BATCH = {  # operation: position of its `training` argument
@@ -139,7 +139,7 @@ class Meet(TangentMode):
                     found[id(value)] = cell.tangent
         if func._schema.is_mutable:
             self._pin_aliases(args[0])
-        if not found or not torch.is_grad_enabled() or func in _STOPS:
+        if not found or not recorded(func) or func in STOPS:
             out = func(*args, **kwargs)
         elif not varies:
             out, tangents = self.derive(func, args, kwargs)
@@ -186,6 +186,3 @@ class Meet(TangentMode):
             self.attach(value, None, varies=True)
             if value._base is not None and not self.varies(value._base):
                 self.attach(value._base, self.tangent(value._base), varies=True)
-
-
-_STOPS = {_aten.detach.default, _aten.detach_.default}

@@ -22,7 +22,7 @@ from .alignment import Alignment, Memory
 from .isolation import differentiable_kernels
 from .loss import Batch, Loss, evaluate, require_gradient
 from .parameters import Direction
-from .tangents import TangentMode, tensors
+from .tangents import TangentMode, recorded, tensors
 
 
 class Propagate(TangentMode):
@@ -30,7 +30,7 @@ class Propagate(TangentMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         kwargs = kwargs or {}
-        if not torch.is_grad_enabled() or not self._involved(args, kwargs):
+        if not recorded(func) or not self._involved(args, kwargs):
             return func(*args, **kwargs)
         out, tangents = self.derive(func, args, kwargs)
         self.assign(func, args, out, tangents)

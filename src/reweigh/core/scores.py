@@ -45,7 +45,7 @@ def example_scores(
     >>> x = torch.tensor([[1.0], [1.0]])
     >>> example_scores(line, per_example(mse_loss), (x, torch.tensor([[3.0], [-3.0]])),
     ...                (x, torch.tensor([[2.0], [2.0]])))
-    tensor([ 8., -16.])
+    tensor([  8., -16.])
     """
     require_known(backend)
     require_chunk(chunk)

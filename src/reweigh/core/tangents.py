@@ -247,6 +247,12 @@ def _above_the_handler() -> Iterator[None]:
         yield
 
 
+def recorded(func: OpOverload) -> bool:
+    """Whether autograd records this call: gradients are on, or it is a custom operation, whose
+    forward always runs with them off."""
+    return torch.is_grad_enabled() or func.namespace != "aten"
+
+
 def _random(func: OpOverload) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags
 

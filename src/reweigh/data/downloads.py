@@ -56,8 +56,10 @@ def download(file: RemoteFile, part: Path, progress: Progress = silent) -> None:
                 if isinstance(error, OSError) and error.filename is not None and error.errno:
                     raise  # the part file could not be written: the disk, not the network
                 failure = reason(error)
-                if isinstance(error, urllib.error.HTTPError) and error.code < 500:
-                    break  # asking again will not change the answer
+                if isinstance(error, urllib.error.HTTPError):
+                    error.close()
+                    if error.code < 500:
+                        break  # asking again will not change the answer
                 continue
             if not whole:
                 failure = f"the connection was cut at {part.stat().st_size:,} bytes"

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,6 +70,28 @@ def test_what_is_here_and_sound_is_not_fetched_again(web, tmp_path):
     assert not web.asked
     data.fetch(entry(web), root=tmp_path, again=True)
     assert len(web.asked) == 4
+
+
+def test_fetching_mends_a_damaged_set(web, tmp_path):
+    data.fetch(entry(web), root=tmp_path)
+    (tmp_path / "mnist" / "test_labels.npy").write_bytes(b"")
+    data.fetch(entry(web), root=tmp_path)
+    data.verify(SOURCE, root=tmp_path)
+    assert left_behind(tmp_path) == WHOLE
+
+
+def test_processes_that_fetch_at_once_take_turns(web, tmp_path):
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(data.fetch, entry(web), root=tmp_path) for _ in range(4)]
+        assert len({job.result().origin for job in jobs}) == 1
+    assert len(web.asked) == 4, "one of them downloaded the four files"
+    assert left_behind(tmp_path) == WHOLE
+
+
+def test_what_a_killed_process_left_is_swept_away(web, tmp_path):
+    files.write(tmp_path / ".mnist-making-x1y2", {"train_images.npy": b"half"})
+    data.fetch(entry(web), root=tmp_path)
+    assert left_behind(tmp_path) == WHOLE
 
 
 def test_a_cut_download_is_resumed_within_a_run(web, tmp_path):
@@ -236,7 +259,7 @@ def test_a_stored_file_that_was_touched_is_named_and_refused(name, tmp_path):
         (b"", "truncated"),
     ):
         path.write_bytes(damage)
-        with pytest.raises(DataError, match=rf"{name}.npy: .*{how}.*fetch mnist --again"):
+        with pytest.raises(DataError, match=rf"{name}.npy: .*{how}.*fetch mnist"):
             data.verify(SOURCE, root=root)
     path.unlink()
     with pytest.raises(DataError, match=f"{name}.npy: it is missing"):

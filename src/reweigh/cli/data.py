@@ -82,7 +82,7 @@ def fetch(
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Fetch it even if it is here: mends a damaged copy.")
+        bool, typer.Option("--again", help="Fetch it even if it is here and sound.")
     ] = False,
 ) -> None:
     """Fetch a data set, check it, and put it in its place: whole, or not at all.

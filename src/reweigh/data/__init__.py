@@ -30,7 +30,7 @@ from reweigh.data.dataset import Dataset, Examples
 from reweigh.data.fetching import adopt, fetch, verify
 from reweigh.data.imbalance import NoisySubset, imbalance, noisy_imbalance, shares
 from reweigh.data.loading import load
-from reweigh.data.presets import BACKGROUNDS, MAJORITY_SHARES, PRESETS, preset
+from reweigh.data.presets import BACKGROUNDS, MAJORITY_SHARES, PRESETS, preset, scaled
 from reweigh.data.sources import SOURCES, Source
 from reweigh.data.splits import Split, split
 from reweigh.data.store import data_root
@@ -71,6 +71,7 @@ __all__ = [
     "pair_flip",
     "prepare",
     "preset",
+    "scaled",
     "shares",
     "split",
     "transition",

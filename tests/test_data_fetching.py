@@ -206,7 +206,11 @@ def test_a_registry_package_is_checked_before_it_is_opened(tmp_path, fake_npm):
 
 
 def test_a_package_managers_complaint_is_passed_on(tmp_path, fake_npm):
-    fake_npm("echo starting; echo 'npm error 404 not in this registry' >&2; exit 1")
+    fake_npm(
+        "echo starting; echo 'npm error code E404' >&2; "
+        "echo 'npm error 404 not in this registry' >&2; "
+        "echo 'npm error A complete log of this run can be found in: x' >&2; exit 1"
+    )
     with pytest.raises(DataError, match=r"npm no-such@1\.0\.0: npm error 404 not in this registry"):
         packages.fetch_package(NO_SUCH_PACKAGE, tmp_path / "x")
 

@@ -143,18 +143,26 @@ def _progress(title: str) -> Iterator[Progress]:
     from rich.progress import (
         BarColumn,
         DownloadColumn,
+        SpinnerColumn,
         TextColumn,
         TimeRemainingColumn,
-        TransferSpeedColumn,
     )
     from rich.progress import Progress as Bar
+    from rich.progress import Task as Row
+    from rich.text import Text
+
+    class Size(DownloadColumn):
+        """Nothing while the size is unknown, rather than question marks."""
+
+        def render(self, task: Row) -> Text:
+            return super().render(task) if task.total else Text()
 
     console = Console(stderr=True)
     with Bar(
+        SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
+        Size(),
         TimeRemainingColumn(),
         console=console,
         transient=True,

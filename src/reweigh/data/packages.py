@@ -102,4 +102,8 @@ def _complaint(output: str) -> str:
     """The line of a package manager's output that says what went wrong."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     telling = [line for line in lines if line.lower().startswith(("error", "npm err", "e:"))]
-    return (telling or lines or ["it failed without a word"])[-1][:200]
+    # npm begins with a bare code and ends with the path of its log; pip and apt end with the point.
+    said = [line for line in telling if " code " not in line and "complete log" not in line]
+    if said and said[0].startswith("npm"):
+        return said[0][:200]
+    return (said or telling or lines or ["it failed without a word"])[-1][:200]

@@ -124,7 +124,8 @@ def main() -> None:
     print(f"ResNet-32 step, batch {SIZE}: {1e3 * plain:.0f} ms ({origin})")
     for row in rows:
         print(
-            f"{row['batch']:20} {row['milliseconds']:7.2f} ms  {row['images_per_second']:7,} images/s"
+            f"{row['batch']:20} {row['milliseconds']:7.2f} ms"
+            f"  {row['images_per_second']:7,} images/s"
             f"  {100 * row['share_of_resnet32_step']:.2f}% of a step"
         )
     print("target met" if result["met"] else "TARGET MISSED", f"(under {TARGET:.0%})")

@@ -22,7 +22,10 @@ from reweigh.errors import DataError
 LARGEST = 4 * 2**30
 """Unpacked bytes accepted from one archive; the largest here, MNIST as text, has 128 MB."""
 
-_BROKEN = (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError)
+_BROKEN = (
+    *(tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError),
+    *(RuntimeError, ValueError, OverflowError),  # encrypted or unknown methods, impossible headers
+)
 
 
 def is_archive(path: Path) -> bool:
@@ -46,8 +49,9 @@ def unpack(path: Path, into: Path) -> None:
     except _BROKEN as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk, not the archive
+        why = (str(error).splitlines() or [type(error).__name__])[0].rstrip(":")
         raise DataError(
-            f"{path} is truncated or not an archive ({error}); fetch or copy it again"
+            f"{path} is truncated or not an archive ({why}); fetch or copy it again"
         ) from error
 
 

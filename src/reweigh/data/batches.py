@@ -184,13 +184,18 @@ class _Side:
 
 
 def in_order(
-    part: Part, *, size: int = 500, options: BatchOptions | None = None
+    part: Part,
+    *,
+    size: int = 500,
+    options: BatchOptions | None = None,
+    device: torch.device | str = "cpu",
 ) -> Iterator[Batch]:
     """Every example once, in order, unaugmented: for evaluation. The last batch may be smaller."""
     options = options or BatchOptions()
     for start in range(0, len(part), size):
-        images = part.inputs[part.ids[start : start + size]]
-        yield Batch(options.scaling(images, options.peak), part.targets[start : start + size])
+        images = part.inputs[part.ids[start : start + size]].to(device)
+        targets = part.targets[start : start + size].to(device)
+        yield Batch(options.scaling(images, options.peak), targets)
 
 
 def _fingerprint(seed: int, options: BatchOptions, *parts: Part) -> str:

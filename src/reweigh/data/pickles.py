@@ -81,6 +81,10 @@ class _Restricted(pickle.Unpickler):
             raise pickle.UnpicklingError(f"the name {module}.{name}") from None
 
 
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def read_pickle(raw: bytes, name: str) -> dict[str, Any]:
     """The dict in a CIFAR pickle: text keys, arrays as uint8."""
     try:
@@ -88,7 +92,7 @@ def read_pickle(raw: bytes, name: str) -> dict[str, Any]:
         content = _Restricted(io.BytesIO(raw), encoding="bytes").load()
     except Exception as error:  # a broken pickle can raise nearly anything
         raise DataError(
-            f"{name} is not a CIFAR pickle this reads safely: it holds {error}; "
+            f"{name} is not a CIFAR pickle this reads safely: it holds {_one_line(error)}; "
             "expected a dict of byte arrays and labels, so nothing of it was used"
         ) from error
     if not isinstance(content, dict):

@@ -246,6 +246,17 @@ def test_an_interrupted_placement_leaves_the_old_set_whole(tmp_path, monkeypatch
     data.verify(SOURCE, root=root)
 
 
+def test_a_copy_that_cannot_be_read_is_told(tmp_path, monkeypatch):
+    files.write(tmp_path / "mine", files.idx_files(GREY))
+
+    def refuse(self):
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(DataError, match=r"idx3-ubyte: Permission denied; nothing was placed$"):
+        data.adopt(SOURCE, tmp_path / "mine", root=tmp_path / "root")
+
+
 def test_a_root_that_cannot_be_made_is_told(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(DataError, match="--root DIR"):

@@ -46,7 +46,7 @@ def fetch(
     if entry.name == "digits":
         raise DataError("digits comes with scikit-learn; there is nothing to fetch")
     origins = [o for o in entry.origins if origin in (None, o.manager)]
-    if not again and (manifest := _sound(entry, folder)):
+    if not again and (origins or origin is None) and (manifest := _sound(entry, folder)):
         return manifest
     if not origins:
         raise _no_origin(entry, origin)
@@ -226,10 +226,10 @@ def _room(folder: Path, need: int) -> Iterator[None]:
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         what = "the disk is full" if full else (error.strerror or str(error))
-        where = error.filename or folder
-        raise DataError(
-            f"{where}: {what}; nothing was placed. Choose another folder with --root DIR"
-        ) from error
+        where = Path(error.filename or folder)
+        ours = where in (folder, *folder.parents) or folder in where.parents
+        hint = "; choose another folder with --root DIR" if ours else ""
+        raise DataError(f"{where}: {what}; nothing was placed{hint}") from error
 
 
 def _no_origin(entry: Source, origin: str | None) -> ReweighError:

@@ -21,7 +21,7 @@ def one_by_one(images, dy, dx, mirror, pad):
 
 
 @given(st.integers(0, 4), st.integers(1, 9), st.booleans(), st.integers(0, 2**32))
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_it_equals_a_loop(pad, count, flip, seed):
     images = torch.randint(0, 256, (count, 3, 6, 5), dtype=torch.uint8)
     augmentation = data.Augmentation(pad=pad, flip=flip)

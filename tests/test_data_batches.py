@@ -54,7 +54,7 @@ def test_ids_point_at_the_examples():
 
 
 @given(st.integers(1, 40), st.integers(1, 60), st.integers(0, 2**32))
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 def test_every_epoch_visits_everything_once(count, size, seed):
     order = Shuffled(count, seed, "x")
     visits = np.concatenate([order.read(k * size, (k + 1) * size) for k in range(count * 2)])
@@ -65,7 +65,7 @@ def test_every_epoch_visits_everything_once(count, size, seed):
 @given(
     st.lists(st.integers(0, 4), min_size=1, max_size=60), st.integers(0, 500), st.integers(0, 99)
 )
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 def test_balanced_order_is_balanced_from_any_place(labels, start, length):
     labels = np.array(labels)
     order = Balanced(labels, 0, "x")
@@ -99,7 +99,7 @@ def test_resampling_makes_rare_classes_common():
 
 
 @given(st.integers(0, 30), st.integers(0, 2**32))
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 def test_a_resumed_run_sees_exactly_what_it_would_have_seen(stop, seed):
     unbroken = pairs(seed=seed)
     for _ in range(stop):

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reweigh.data.draws import Draws, derive
@@ -35,6 +35,7 @@ def philox(key: int, counter: int) -> list[int]:
 
 
 @given(st.integers(0, 2**64), st.text("abc", max_size=5))
+@settings(deadline=None)
 def test_a_stream_can_be_computed_without_numpy(seed, purpose):
     text = f"reweigh/{seed}/{purpose}".encode()
     key = int.from_bytes(hashlib.sha256(text).digest()[:16], "little")
@@ -54,11 +55,13 @@ def test_known_answers_hold():
 
 
 @given(st.integers(0, 2**40), st.integers(0, 300))
+@settings(deadline=None)
 def test_a_permutation_has_everything_once(seed, count):
     assert sorted(Draws(seed, "p").permutation(count)) == list(range(count))
 
 
 @given(st.integers(0, 2**40), st.integers(1, 1000), st.integers(0, 200))
+@settings(deadline=None)
 def test_whole_numbers_stay_below_their_bound(seed, bound, count):
     drawn = Draws(seed, "b").below(bound, count)
     assert len(drawn) == count

@@ -104,7 +104,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 @given(st.binary(max_size=80))
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_readers_refuse_any_rubbish_with_one_kind_of_error(raw):
     for read in (
         formats.read_idx,

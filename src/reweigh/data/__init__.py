@@ -1,0 +1,81 @@
+"""Data: sources -> corruptions -> splits -> batches.
+
+    load           a data set by name, from disk or a registry, checked against its digests
+    corruptions    wrong labels made on purpose, and which they are
+    splits         clean, hyper-validation and train ids, disjoint and reproducible
+    tasks          the four parts of one experiment; `preset` has the paper's
+    batches        pairs of train and clean batches, endless, resumable at any step
+
+>>> from reweigh import data
+>>> digits = data.load("digits")
+>>> recipe = data.Recipe("digits", "uniform_flip", rate=0.4, clean_per_class=5)
+>>> task = data.prepare(digits, recipe, seed=0)
+>>> pairs = data.PairedBatches(task.train, task.clean, seed=0)
+>>> next(pairs).train.inputs.shape
+torch.Size([100, 1, 8, 8])
+"""
+
+from reweigh.data.augmentation import AUGMENTATIONS, SCALINGS, Augmentation, Scaling
+from reweigh.data.batches import Batch, BatchOptions, Pair, PairedBatches, in_order
+from reweigh.data.corruptions import (
+    CORRUPTIONS,
+    Corruption,
+    background_flip,
+    corrupt,
+    pair_flip,
+    transition,
+    uniform_flip,
+)
+from reweigh.data.dataset import Dataset, Examples
+from reweigh.data.fetching import adopt, fetch, verify
+from reweigh.data.imbalance import NoisySubset, imbalance, noisy_imbalance, shares
+from reweigh.data.loading import load
+from reweigh.data.presets import BACKGROUNDS, MAJORITY_SHARES, PRESETS, preset, scaled
+from reweigh.data.sources import SOURCES, Source
+from reweigh.data.splits import Split, split
+from reweigh.data.store import data_root
+from reweigh.data.tasks import Part, Recipe, Task, prepare, whole
+
+__all__ = [
+    "AUGMENTATIONS",
+    "BACKGROUNDS",
+    "CORRUPTIONS",
+    "MAJORITY_SHARES",
+    "PRESETS",
+    "SCALINGS",
+    "SOURCES",
+    "Augmentation",
+    "Batch",
+    "BatchOptions",
+    "Corruption",
+    "Dataset",
+    "Examples",
+    "NoisySubset",
+    "Pair",
+    "PairedBatches",
+    "Part",
+    "Recipe",
+    "Scaling",
+    "Source",
+    "Split",
+    "Task",
+    "adopt",
+    "background_flip",
+    "corrupt",
+    "data_root",
+    "fetch",
+    "imbalance",
+    "in_order",
+    "load",
+    "noisy_imbalance",
+    "pair_flip",
+    "prepare",
+    "preset",
+    "scaled",
+    "shares",
+    "split",
+    "transition",
+    "uniform_flip",
+    "verify",
+    "whole",
+]

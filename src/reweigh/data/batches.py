@@ -1,0 +1,207 @@
+"""Train and clean batches in pairs, without end, from any step.
+
+    for pair in pairs.until(8000):
+        step = reweigher(pair.train, pair.clean)        # batches are (inputs, targets)
+        ledger.record(pair.train_ids, step.weights)     # ids are positions in the train part
+
+Pair t is a pure function of (data, options, t): its examples, their crops and flips, everything. So
+the state is the number t; a run resumed in the middle of an epoch sees exactly what it would have
+seen; nothing is read from or left in a global generator; and ranks that share a batch agree on it.
+A batch is always full: epochs follow each other without a gap, the clean set is cycled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from reweigh.data.augmentation import SCALINGS, Augmentation, Scaling, augment, draw_crops
+from reweigh.data.draws import Draws
+from reweigh.data.order import Balanced, Shuffled
+from reweigh.data.tasks import Part
+from reweigh.errors import SettingError
+
+_UNIT = SCALINGS["unit"]
+
+
+class Batch(NamedTuple):
+    """Inputs, float32 [n, c, h, w], and their labels, int64 [n]."""
+
+    inputs: Tensor
+    targets: Tensor
+
+
+class Pair(NamedTuple):
+    """One step's worth. The ids are positions in the train and the clean part, int64 [n], [m]."""
+
+    train: Batch
+    clean: Batch
+    train_ids: Tensor
+    clean_ids: Tensor
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """How batches are drawn.
+
+    size, clean_size   examples in a train and in a clean batch (over all ranks)
+    balanced           train batches visit every class equally often: resampling
+    clean_balanced     the same for clean batches
+    augmentation       crops and flips; `augment_clean=False` leaves clean images as they are
+    rank, world        this process takes the rank-th of `world` equal slices of each batch
+    """
+
+    size: int = 100
+    clean_size: int = 100
+    balanced: bool = False
+    clean_balanced: bool = False
+    augmentation: Augmentation | None = None
+    augment_clean: bool = True
+    scaling: Scaling = _UNIT
+    peak: int = 255
+    rank: int = 0
+    world: int = 1
+
+    def __post_init__(self) -> None:
+        for name, value in (("size", self.size), ("clean_size", self.clean_size)):
+            if value < 1:
+                raise SettingError(f"batch {name} is {value}; expected a whole number from 1 up")
+            if value % self.world:
+                raise SettingError(
+                    f"batch {name} is {value}, which {self.world} processes cannot share equally; "
+                    f"take a multiple of {self.world}"
+                )
+        if not 0 <= self.rank < self.world:
+            raise SettingError(f"rank is {self.rank}; expected 0 ... {self.world - 1}")
+
+
+class PairedBatches:
+    """The endless sequence of pairs; `step` is the number of the next one."""
+
+    def __init__(
+        self,
+        train: Part,
+        clean: Part,
+        *,
+        seed: int,
+        options: BatchOptions | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        options = options or BatchOptions()
+        self.step = 0
+        self._options = options
+        self._fingerprint = _fingerprint(seed, options, train, clean)
+        self._train = _Side("train", train, seed, options, device)
+        self._clean = _Side("clean", clean, seed, options, device)
+
+    def pair(self, step: int) -> Pair:
+        """Pair number `step`, without moving on."""
+        train, train_ids = self._train.batch(step, self._options.augmentation)
+        clean, clean_ids = self._clean.batch(
+            step, self._options.augmentation if self._options.augment_clean else None
+        )
+        return Pair(train, clean, train_ids, clean_ids)
+
+    def __iter__(self) -> Iterator[Pair]:
+        return self
+
+    def __next__(self) -> Pair:
+        pair = self.pair(self.step)
+        self.step += 1
+        return pair
+
+    def until(self, steps: int) -> Iterator[Pair]:
+        """The pairs from here up to step `steps`: after a resume, only those still to come."""
+        while self.step < steps:
+            yield next(self)
+
+    @property
+    def epoch(self) -> float:
+        """Passes over the train part so far."""
+        return self.step * self._options.size / len(self._train.part)
+
+    def state_dict(self) -> dict[str, int | str]:
+        """All there is to remember: two entries, plain JSON."""
+        return {"step": self.step, "fingerprint": self._fingerprint}
+
+    def load_state_dict(self, state: Mapping[str, int | str]) -> None:
+        """Go on where `state` was taken; refuses a state of other data, seed or options."""
+        if state.get("fingerprint") != self._fingerprint:
+            raise SettingError(
+                "this batch state belongs to other data, another seed or other batch options; "
+                "resume with the settings the run was started with"
+            )
+        self.step = int(state["step"])
+
+
+class _Side:
+    """The train or the clean half of the pairs."""
+
+    def __init__(
+        self,
+        name: str,
+        part: Part,
+        seed: int,
+        options: BatchOptions,
+        device: torch.device | str,
+    ) -> None:
+        if len(part) == 0:
+            raise SettingError(f"the {name} part is empty; expected one example at least")
+        train = name == "train"
+        balanced = options.balanced if train else options.clean_balanced
+        self.part = part
+        self.size = options.size if train else options.clean_size
+        self._seed, self._name, self._options = seed, name, options
+        self._device = torch.device(device)
+        self._inputs = part.inputs.to(self._device)
+        self._ids = part.ids.to(self._device)
+        self._targets = part.targets.to(self._device)
+        self._order: Balanced | Shuffled = (
+            Balanced(part.targets.cpu().numpy(), seed, "batches", name)
+            if balanced
+            else Shuffled(len(part), seed, "batches", name)
+        )
+
+    def batch(self, step: int, augmentation: Augmentation | None) -> tuple[Batch, Tensor]:
+        share = self.size // self._options.world
+        first = step * self.size + self._options.rank * share
+        ids = torch.from_numpy(self._order.read(first, first + share)).to(self._device)
+        images = self._inputs[self._ids[ids]]
+        if augmentation is not None:
+            # Drawn for the whole batch, then cut: N ranks together see what one process sees.
+            crops = draw_crops(
+                augmentation, Draws(self._seed, "augment", self._name, step), self.size
+            )
+            start = self._options.rank * share
+            images = augment(images, augmentation, crops.part(start, start + share))
+        inputs = self._options.scaling(images, self._options.peak)
+        return Batch(inputs, self._targets[ids]), ids
+
+
+def in_order(
+    part: Part,
+    *,
+    size: int = 500,
+    options: BatchOptions | None = None,
+    device: torch.device | str = "cpu",
+) -> Iterator[Batch]:
+    """Every example once, in order, unaugmented: for evaluation. The last batch may be smaller."""
+    options = options or BatchOptions()
+    for start in range(0, len(part), size):
+        images = part.inputs[part.ids[start : start + size]].to(device)
+        targets = part.targets[start : start + size].to(device)
+        yield Batch(options.scaling(images, options.peak), targets)
+
+
+def _fingerprint(seed: int, options: BatchOptions, *parts: Part) -> str:
+    described = {**asdict(options), "rank": 0, "world": 1}
+    digest = hashlib.sha256(repr((seed, sorted(described.items()))).encode())
+    for part in parts:
+        digest.update(part.ids.cpu().numpy().tobytes())
+        digest.update(part.targets.cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]

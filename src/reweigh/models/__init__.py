@@ -1,0 +1,77 @@
+"""The paper's networks, and small ones for small data.
+
+build("resnet32", classes=100)              by name, from the table
+build("wrn28-10", as_published=True)        the public code's details instead of the paper's shapes
+ResNet(ResNetOptions(depth=32, ...))        or by hand
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from torch import nn
+
+from reweigh.errors import SettingError, unknown
+from reweigh.models import resnet as _resnet
+from reweigh.models import wide_resnet as _wide
+from reweigh.models.lenet import LeNet, LeNetOptions
+from reweigh.models.norm import Norm
+from reweigh.models.resnet import ResNet, ResNetOptions
+from reweigh.models.small import MLP, DigitsCNN, MLPOptions
+from reweigh.models.wide_resnet import WideResNet, WideResNetOptions
+
+__all__ = [
+    "MLP",
+    "MODELS",
+    "DigitsCNN",
+    "LeNet",
+    "LeNetOptions",
+    "MLPOptions",
+    "Norm",
+    "ResNet",
+    "ResNetOptions",
+    "WideResNet",
+    "WideResNetOptions",
+    "build",
+]
+
+
+def _residual(depth: int) -> Callable[[int, bool], nn.Module]:
+    def make(classes: int, as_published: bool) -> nn.Module:
+        base = _resnet.AS_PUBLISHED if as_published else ResNetOptions()
+        return ResNet(replace(base, depth=depth, classes=classes))
+
+    return make
+
+
+def _wide_residual(depth: int, width: int) -> Callable[[int, bool], nn.Module]:
+    def make(classes: int, as_published: bool) -> nn.Module:
+        base = _wide.AS_PUBLISHED if as_published else WideResNetOptions()
+        return WideResNet(replace(base, depth=depth, width=width, classes=classes))
+
+    return make
+
+
+MODELS: Mapping[str, Callable[[int, bool], nn.Module]] = MappingProxyType(
+    {
+        "lenet": lambda classes, _: LeNet(LeNetOptions(outputs=1 if classes == 2 else classes)),
+        "resnet20": _residual(20),
+        "resnet32": _residual(32),
+        "resnet56": _residual(56),
+        "wrn16-4": _wide_residual(16, 4),
+        "wrn28-10": _wide_residual(28, 10),
+        "mlp": lambda classes, _: MLP(MLPOptions(classes=classes)),
+        "digits-cnn": lambda classes, _: DigitsCNN(classes),
+    }
+)
+
+
+def build(name: str, *, classes: int = 10, as_published: bool = False) -> nn.Module:
+    """The model called `name`; `lenet` with two classes has one output, for a binary loss."""
+    if name not in MODELS:
+        raise unknown("model", name, MODELS)
+    if classes < 2:
+        raise SettingError(f"{name} was asked for {classes} classes; expected two or more")
+    return MODELS[name](classes, as_published)

@@ -1,0 +1,34 @@
+"""How weights begin.
+
+he             N(0, 2 / fan_out) for convolutions, fan_out = outputs * kernel area
+               N(0, 2 / fan_in) for linear layers before a ReLU, N(0, 1 / fan_in) for the last
+truncated      N(0, std^2) cut at two standard deviations, biases zero (LeNet)
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import nn
+
+
+def he(model: nn.Module) -> None:
+    """He et al. (2015) for every convolution; the head gets unit gain; biases zero."""
+    linear = [m for m in model.modules() if isinstance(m, nn.Linear)]
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        elif isinstance(module, nn.Linear):
+            gain = 1.0 if module is linear[-1] else 2.0
+            nn.init.normal_(module.weight, std=math.sqrt(gain / module.in_features))
+        if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+
+def truncated(model: nn.Module, std: float) -> None:
+    """Truncated normal of scale `std` for all weights, biases zero."""
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)

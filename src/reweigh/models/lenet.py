@@ -1,0 +1,55 @@
+"""LeNet, as the 4-vs-9 experiment has it.
+
+    x -> [conv 5x5 -> max-pool 3x3, /2 -> relu] x 3, 16 32 64 channels, 28 -> 14 -> 7 -> 4 pixels
+      -> linear 1024-100 -> relu -> linear 100-outputs
+
+Convolutions and pools are "same"-padded as TensorFlow does it: what is odd goes to the right and
+bottom. Weights begin truncated normal with scale .1, biases at zero. One output gives logits [n]
+for a binary cross-entropy; more give [n, outputs].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from reweigh.errors import SettingError
+from reweigh.models.initialisation import truncated
+
+
+@dataclass(frozen=True)
+class LeNetOptions:
+    """`outputs=1` is the paper's binary task; `outputs=10` reads digits."""
+
+    outputs: int = 1
+    channels: int = 1
+
+    def __post_init__(self) -> None:
+        if self.outputs < 1:
+            raise SettingError(f"LeNet outputs is {self.outputs}; expected 1 (binary) or more")
+
+
+class LeNet(nn.Module):
+    """Images [n, channels, 28, 28] to logits [n] or [n, outputs]."""
+
+    def __init__(self, options: LeNetOptions | None = None) -> None:
+        super().__init__()
+        options = options or LeNetOptions()
+        self.options = options
+        self.conv1 = nn.Conv2d(options.channels, 16, 5, padding=2)
+        self.conv2 = nn.Conv2d(16, 32, 5, padding=2)
+        self.conv3 = nn.Conv2d(32, 64, 5, padding=2)
+        self.hidden = nn.Linear(64 * 4 * 4, 100)
+        self.head = nn.Linear(100, options.outputs)
+        truncated(self, 0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        # Even sizes: one window more, over the right edge. Odd ones (7): one pixel on each side.
+        x = F.relu(F.max_pool2d(self.conv1(x), 3, 2, ceil_mode=True))
+        x = F.relu(F.max_pool2d(self.conv2(x), 3, 2, ceil_mode=True))
+        x = F.relu(F.max_pool2d(self.conv3(x), 3, 2, padding=1))
+        logits: Tensor = self.head(F.relu(self.hidden(x.flatten(1))))
+        return logits.squeeze(1) if self.options.outputs == 1 else logits

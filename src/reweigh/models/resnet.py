@@ -1,0 +1,103 @@
+"""Residual networks for 32x32 images (He et al., 2016; pre-activation: He et al., 2016b).
+
+    x -> conv 3x3, 16 -> stage 16 -> stage 32, /2 -> stage 64, /2 -> mean over pixels -> linear
+    a stage is (depth - 2) / 6 units;  post:  y = relu(x' + norm conv relu norm conv x)
+                                       pre:   y = x' + conv relu norm conv relu norm x
+    x' is x, or a shortcut where the shape changes
+
+Parameters at 10 classes, `pad` shortcut: ResNet-20 0.27 M, -32 0.46 M, -56 0.85 M.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from reweigh.errors import SettingError
+from reweigh.models.initialisation import he
+from reweigh.models.norm import PAPER, PUBLISHED_CODE, Norm
+from reweigh.models.shortcut import shortcut
+
+
+@dataclass(frozen=True)
+class ResNetOptions:
+    """The paper's shapes by default; `AS_PUBLISHED` is what its public code does."""
+
+    depth: int = 32
+    classes: int = 10
+    channels: int = 3
+    pre_activation: bool = False
+    shortcut: str = "pad"
+    norm: Norm = PAPER
+
+    def __post_init__(self) -> None:
+        if self.depth < 8 or (self.depth - 2) % 6:
+            raise SettingError(
+                f"ResNet depth is {self.depth}; expected 6 k + 2: 8, 14, 20, 32, 44, 56, ..."
+            )
+
+
+AS_PUBLISHED = ResNetOptions(pre_activation=True, shortcut="average_pool", norm=PUBLISHED_CODE)
+
+
+class Unit(nn.Module):
+    """Two 3x3 convolutions and the way around them."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, options: ResNetOptions) -> None:
+        super().__init__()
+        self.pre = options.pre_activation
+        self.conv1 = _conv(inputs, outputs, stride)
+        self.conv2 = _conv(outputs, outputs, 1)
+        self.norm1 = options.norm(inputs if self.pre else outputs)
+        self.norm2 = options.norm(outputs)
+        self.around = shortcut(options.shortcut, inputs, outputs, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[n, inputs, h, w] to [n, outputs, h/stride, w/stride]."""
+        if self.pre:
+            y = self.conv1(F.relu(self.norm1(x)))
+            y = self.conv2(F.relu(self.norm2(y)))
+            out: Tensor = y + self.around(x)
+            return out
+        y = F.relu(self.norm1(self.conv1(x)))
+        y = self.norm2(self.conv2(y))
+        return F.relu(y + self.around(x))
+
+
+class ResNet(nn.Module):
+    """Images [n, channels, 32, 32] to logits [n, classes]; other sizes divisible by 4 work too."""
+
+    def __init__(self, options: ResNetOptions | None = None) -> None:
+        super().__init__()
+        options = options or ResNetOptions()
+        self.options = options
+        units = (options.depth - 2) // 6
+        self.stem = _conv(options.channels, 16, 1)
+        self.stem_norm = nn.Identity() if options.pre_activation else options.norm(16)
+        widths = [16, *([16] * units), *([32] * units), *([64] * units)]
+        self.units = nn.Sequential(
+            *(
+                Unit(inputs, outputs, 2 if outputs > inputs else 1, options)
+                for inputs, outputs in pairwise(widths)
+            )
+        )
+        self.head_norm = options.norm(64) if options.pre_activation else nn.Identity()
+        self.head = nn.Linear(64, options.classes)
+        he(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        x = self.stem(x)
+        # A pre-activation unit begins with its own norm; the last one's output still needs one.
+        x = x if self.options.pre_activation else F.relu(self.stem_norm(x))
+        x = self.units(x)
+        x = F.relu(self.head_norm(x)) if self.options.pre_activation else x
+        logits: Tensor = self.head(x.mean(dim=(2, 3)))
+        return logits
+
+
+def _conv(inputs: int, outputs: int, stride: int) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)

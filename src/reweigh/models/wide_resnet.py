@@ -1,0 +1,111 @@
+"""Wide residual networks (Zagoruyko and Komodakis, 2016).
+
+    x -> conv 3x3, 16 -> stage 16 k -> stage 32 k, /2 -> stage 64 k, /2 -> norm relu mean -> linear
+    a stage is (depth - 4) / 6 units;   y = x' + conv dropout relu norm conv a,   a = relu norm x
+    x' is x, or a 1x1 convolution of `a` where the shape changes
+
+Parameters at 10 classes: WRN-28-10 36.5 M, WRN-16-4 2.7 M.
+
+`dropout_at="input"` puts the dropout before the first convolution of a unit, and none in the very
+first unit, as the published code does; the default is between the convolutions, as in WRN's paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from reweigh.errors import SettingError, unknown
+from reweigh.models.initialisation import he
+from reweigh.models.norm import PAPER, PUBLISHED_CODE, Norm
+from reweigh.models.shortcut import shortcut
+
+DROPOUT_PLACES = ("between", "input")
+
+
+@dataclass(frozen=True)
+class WideResNetOptions:
+    """WRN-28-10 with dropout .3 by default; `AS_PUBLISHED` is what the paper's public code does."""
+
+    depth: int = 28
+    width: int = 10
+    classes: int = 10
+    channels: int = 3
+    dropout: float = 0.3
+    dropout_at: str = "between"
+    shortcut: str = "projection"
+    norm: Norm = PAPER
+
+    def __post_init__(self) -> None:
+        if self.depth < 10 or (self.depth - 4) % 6:
+            raise SettingError(
+                f"WRN depth is {self.depth}; expected 6 k + 4: 10, 16, 22, 28, 40, ..."
+            )
+        if self.width < 1:
+            raise SettingError(f"WRN width is {self.width}; expected a whole number from 1 up")
+        if not 0 <= self.dropout < 1:
+            raise SettingError(f"dropout is {self.dropout}; expected from 0 to under 1")
+        if self.dropout_at not in DROPOUT_PLACES:
+            raise unknown("dropout place", self.dropout_at, DROPOUT_PLACES)
+
+
+AS_PUBLISHED = WideResNetOptions(dropout_at="input", shortcut="average_pool", norm=PUBLISHED_CODE)
+
+
+class WideUnit(nn.Module):
+    """Pre-activation unit with dropout."""
+
+    def __init__(
+        self, inputs: int, outputs: int, stride: int, *, first: bool, options: WideResNetOptions
+    ) -> None:
+        super().__init__()
+        self.norm1 = options.norm(inputs)
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.norm2 = options.norm(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        at_input = options.dropout_at == "input"
+        self.dropout1 = nn.Dropout(options.dropout if at_input and not first else 0.0)
+        self.dropout2 = nn.Dropout(0.0 if at_input else options.dropout)
+        self.around = shortcut(options.shortcut, inputs, outputs, stride)
+        self.changes = inputs != outputs or stride != 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[n, inputs, h, w] to [n, outputs, h/stride, w/stride]."""
+        active = F.relu(self.norm1(x))
+        y = self.conv1(self.dropout1(active))
+        y = self.conv2(self.dropout2(F.relu(self.norm2(y))))
+        out: Tensor = y + self.around(active if self.changes else x)
+        return out
+
+
+class WideResNet(nn.Module):
+    """Images [n, channels, 32, 32] to logits [n, classes]."""
+
+    def __init__(self, options: WideResNetOptions | None = None) -> None:
+        super().__init__()
+        options = options or WideResNetOptions()
+        self.options = options
+        units, width = (options.depth - 4) // 6, options.width
+        self.stem = nn.Conv2d(options.channels, 16, 3, padding=1, bias=False)
+        stages = [(16 * width, 1), (32 * width, 2), (64 * width, 2)]
+        shapes = [
+            (outputs, stride if k == 0 else 1) for outputs, stride in stages for k in range(units)
+        ]
+        inputs = [16, *(outputs for outputs, _ in shapes)]
+        self.units = nn.Sequential(
+            *(
+                WideUnit(inputs[k], outputs, stride, first=k == 0, options=options)
+                for k, (outputs, stride) in enumerate(shapes)
+            )
+        )
+        self.head_norm = options.norm(64 * width)
+        self.head = nn.Linear(64 * width, options.classes)
+        he(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        x = F.relu(self.head_norm(self.units(self.stem(x))))
+        logits: Tensor = self.head(x.mean(dim=(2, 3)))
+        return logits

@@ -8,6 +8,7 @@ update   = the user's optimizer on  sum_i weight_i f_i
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -89,13 +90,14 @@ class Reweighter:
         weights = weights_from_scores(alignment.scores)
         self._watch.finite(alignment.losses, clean_losses, alignment.scores)
         self._watch.weights(weights)
-        loss, factor = self._guarded(alignment, weights, direction)
+        clean_loss = clean_losses.mean()
+        loss, factor = self._guarded(alignment, weights, clean_loss, direction)
         return Step(
             loss=loss,
             weights=weights,
             scores=alignment.scores,
             losses=alignment.losses,
-            clean_loss=clean_losses.mean(),
+            clean_loss=clean_loss,
             factor=factor,
         )
 
@@ -117,34 +119,70 @@ class Reweighter:
         return alignment
 
     def _guarded(
-        self, alignment: Alignment, weights: Tensor, direction: Direction
+        self, alignment: Alignment, weights: Tensor, clean_loss: Tensor, direction: Direction
     ) -> tuple[Tensor, Tensor]:
         """The loss to train on, with the safeguard's factor on its gradient."""
         loss = alignment.weighted(weights)
         if self._safeguard is None:
             return loss, torch.ones_like(loss.detach())
-        inputs = leaves(loss)
-        gradient = torch.autograd.grad(loss, inputs, allow_unused=True)
-        found = {id(x): g for x, g in zip(inputs, gradient, strict=True)}
-        factor = self._safeguard(
-            [found.get(id(p)) for p in direction.parameters],
-            direction,
-            (weights * alignment.scores).sum(),
-        )
-        return (
-            with_gradient(
-                loss,
-                inputs,
-                lambda scale: [None if g is None else g * (scale * factor) for g in gradient],
-            ),
-            factor,
-        )
+        ready = _Ready(loss, direction)
+        slope = (weights * alignment.scores).sum()
+        factor = self._safeguard(clean_loss, direction, slope, ready)
+        return ready.scaled(factor), factor
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the safeguard has learnt; save it with the model to go on as if never stopped."""
+        return {} if self._safeguard is None else dict(self._safeguard.state_dict())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state_dict()`."""
+        if self._safeguard is not None:
+            self._safeguard.load_state_dict(state)
 
     def _check_mode(self) -> None:
         if not self._mode_checked:
             self._mode_checked = True
             if likely_left_in_eval(self.model):
                 warnings.warn(f"{EVAL_MODE.message} {EVAL_MODE.fix}", ReweighWarning, stacklevel=3)
+
+
+class _Ready:
+    """The gradient of a loss, computed on demand and then handed out by backward as it is."""
+
+    def __init__(self, loss: Tensor, direction: Direction) -> None:
+        self._loss, self._direction = loss, direction
+        self._inputs: list[Tensor] = []
+        self._gradient: Sequence[Tensor | None] | None = None
+
+    def __call__(self) -> list[Tensor | None]:
+        """The gradient per aligned parameter."""
+        if self._gradient is None:
+            self._inputs = leaves(self._loss)
+            self._gradient = torch.autograd.grad(self._loss, self._inputs, allow_unused=True)
+        found = {id(x): g for x, g in zip(self._inputs, self._gradient, strict=True)}
+        return [found.get(id(p)) for p in self._direction.parameters]
+
+    def scaled(self, factor: Tensor) -> Tensor:
+        """The loss, its value unchanged, its gradient times `factor`."""
+        gradient = self._gradient
+        if gradient is None:
+            # Not looked at: the graph is still there, and so is everything PyTorch can do with it.
+            return self._loss if _is_one(factor) else _scale(self._loss, factor)
+        return with_gradient(
+            self._loss,
+            self._inputs,
+            lambda scale: [
+                None if g is None else g * (scale * factor).to(g.dtype) for g in gradient
+            ],
+        )
+
+
+def _is_one(factor: Tensor) -> bool:
+    return factor.device.type == "cpu" and float(factor) == 1
+
+
+def _scale(loss: Tensor, factor: Tensor) -> Tensor:
+    return loss.detach() + factor * (loss - loss.detach())
 
 
 def _fingerprint(model: nn.Module) -> tuple[Any, ...]:

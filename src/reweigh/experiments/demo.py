@@ -1,0 +1,252 @@
+"""The demonstration: noisy digits, plain training against reweighed, over seeds.
+
+2 kinds of noise x 2 methods x seeds, each cell one run of `contest.train`. What is finished is kept
+in a file beside the results, so that an interrupted demonstration goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import __version__
+from ..errors import MissingExtraError, SettingError
+from ..files import writable_folder, write_whole
+from .contest import METHODS, Outcome, Settings, train
+from .digits import BACKGROUND, CLASSES, NOISES, Digits, load_digits
+from .workers import Tick, run_tasks
+
+RESULTS = "results.json"
+UNFINISHED = ".unfinished.jsonl"
+BINS = 20  # of the histogram of how often an example was used
+SUSPECTS = 32  # shown in the report
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: which noise, which method, which seed."""
+
+    noise: str
+    method: str
+    seed: int
+    settings: Settings
+
+
+def run_demo(
+    out: Path,
+    *,
+    seeds: int = 3,
+    settings: Settings | None = None,
+    jobs: int = 1,
+    command: str = "",
+    start: Callable[[int, int], Tick] = lambda total, done: lambda steps: None,
+) -> Json:
+    """Run every cell, write `results.json` into the folder `out`, and return what it holds.
+
+    `start(total, done)` is told how many steps there are in all and how many an earlier, interrupted
+    call has done; the function it returns is called with the number of further steps done.
+    """
+    settings = settings or Settings()
+    if seeds < 1:
+        raise SettingError(f"seeds is {seeds}; expected 1 or more")
+    if jobs < 1:
+        raise SettingError(f"jobs is {jobs}; expected 1 or more")
+    begun = time.monotonic()
+    unfinished = writable_folder(out) / UNFINISHED
+    cells = [Cell(n, m, s, settings) for s in range(seeds) for n in NOISES for m in METHODS]
+    kept = _read_finished(unfinished, cells)
+    tick = start(len(cells) * settings.steps, len(kept) * settings.steps)
+    # The slow method first: the last run to finish is then a short one.
+    missing = sorted((c for c in cells if c not in kept), key=lambda c: c.method != "reweigh")
+    with unfinished.open("a", encoding="utf-8") as log:
+        for cell, run in run_tasks(run_cell, missing, jobs=jobs, tick=tick):
+            kept[cell] = run
+            log.write(json.dumps({"cell": asdict(cell), "versions": _versions(), "run": run}))
+            log.write("\n")
+            log.flush()
+    results = _assemble([kept[cell] for cell in cells], settings, seeds, command)
+    results["seconds"] = round(time.monotonic() - begun, 1)
+    write_whole(out / RESULTS, json.dumps(results, indent=1) + "\n")
+    unfinished.unlink()
+    return results
+
+
+def run_cell(cell: Cell, tick: Tick) -> tuple[Cell, Json]:
+    """Train one cell and judge it: accuracy on clean test labels, ranking of the wrong train labels."""
+    settings = cell.settings
+    digits = load_digits(
+        noise=cell.noise,
+        rate=settings.noise,
+        clean_per_class=settings.clean_per_class,
+        seed=cell.seed,
+    )
+    begun = time.monotonic()
+    outcome = train(digits, method=cell.method, seed=cell.seed, settings=settings, tick=tick)
+    row = {
+        "noise": cell.noise,
+        "method": cell.method,
+        "seed": cell.seed,
+        "test_accuracy": outcome.test_accuracy,
+        "noise_auroc": _auroc(digits, outcome),
+        "noise_precision": _precision(digits, outcome),
+        "best_test_accuracy": max(value for _, value in outcome.curve),
+        "seconds": round(time.monotonic() - begun, 2),
+    }
+    run: Json = {
+        "row": row,
+        "curve": outcome.curve,
+        "sizes": {
+            "train": len(digits.train_labels),
+            "wrong": int(digits.wrong.sum()),
+            "clean": len(digits.clean_labels),
+            "test": len(digits.test_labels),
+        },
+    }
+    if cell.method == "reweigh":
+        run["used"] = _histogram(digits, outcome)
+        run["suspects"] = _suspects(digits, outcome)
+    return cell, run
+
+
+def _auroc(digits: Digits, outcome: Outcome) -> float:
+    try:
+        from sklearn.metrics import roc_auc_score
+    except ImportError as error:
+        raise MissingExtraError(
+            "the demo needs scikit-learn, which is not installed; run: pip install 'reweigh[app]'"
+        ) from error
+    return float(roc_auc_score(digits.wrong.numpy(), outcome.suspicion.numpy()))
+
+
+def _precision(digits: Digits, outcome: Outcome) -> float:
+    """Of as many top suspects as there are wrong labels, the share that is wrong."""
+    wrong = digits.wrong
+    return float(wrong[_ranking(outcome)[: int(wrong.sum())]].float().mean())
+
+
+def _ranking(outcome: Outcome) -> torch.Tensor:
+    return outcome.suspicion.argsort(descending=True, stable=True)
+
+
+def _histogram(digits: Digits, outcome: Outcome) -> dict[str, list[int]]:
+    """How many right and wrong labels were used in which share of their steps, in bins of 0 ... 1."""
+    used, wrong = (1 - outcome.suspicion).numpy(), digits.wrong.numpy()
+    return {
+        name: np.histogram(used[which], bins=BINS, range=(0, 1))[0].tolist()
+        for name, which in (("right", ~wrong), ("wrong", wrong))
+    }
+
+
+def _suspects(digits: Digits, outcome: Outcome) -> list[Json]:
+    return [
+        {
+            "pixels": (digits.train_images[i] * 16).round().int().tolist(),  # 8x8, 0 ... 16
+            "given": int(digits.train_labels[i]),
+            "true": int(digits.true_labels[i]),
+            "suspicion": round(float(outcome.suspicion[i]), 4),
+        }
+        for i in _ranking(outcome)[:SUSPECTS].tolist()
+    ]
+
+
+def _assemble(runs: list[Json], settings: Settings, seeds: int, command: str) -> Json:
+    shown = next(
+        r for r in runs if r["row"]["noise"] == "background" and r["row"]["method"] == "reweigh"
+    )
+    return {
+        "rows": [run["row"] for run in runs],
+        "summary": summarise([run["row"] for run in runs]),
+        "settings": {
+            **asdict(settings),
+            "seeds": list(range(seeds)),
+            "classes": CLASSES,
+            "background": BACKGROUND,
+        },
+        "sizes": {noise: _of(runs, noise, "reweigh")[0]["sizes"] for noise in NOISES},
+        "curves": [
+            {key: run["row"][key] for key in ("noise", "method", "seed")} | {"points": run["curve"]}
+            for run in runs
+        ],
+        "used": {
+            noise: {
+                side: np.sum([r["used"][side] for r in _of(runs, noise, "reweigh")], axis=0).tolist()
+                for side in ("right", "wrong")
+            }
+            for noise in NOISES
+        },
+        "suspects": {
+            "noise": "background",
+            "seed": shown["row"]["seed"],
+            "examples": shown["suspects"],
+        },
+        "command": command,
+        "versions": _versions(),
+    }
+
+
+def _of(runs: list[Json], noise: str, method: str) -> list[Json]:
+    return [r for r in runs if (r["row"]["noise"], r["row"]["method"]) == (noise, method)]
+
+
+def summarise(rows: list[Json]) -> list[Json]:
+    """One line per noise and method: means over the seeds, and half the width of 95% t-intervals."""
+    lines = []
+    for noise in NOISES:
+        for method in METHODS:
+            mine = [r for r in rows if (r["noise"], r["method"]) == (noise, method)]
+            line: Json = {"noise": noise, "method": method, "seeds": len(mine)}
+            for key in ("test_accuracy", "noise_auroc", "noise_precision"):
+                values = [r[key] for r in mine]
+                line[key] = float(np.mean(values))
+                line[f"{key}_interval"] = _interval(values)
+            lines.append(line)
+    return lines
+
+
+def _interval(values: list[float]) -> float | None:
+    """Student's t with n - 1 degrees of freedom; None for one seed, which has no spread."""
+    from scipy.special import stdtrit
+
+    n = len(values)
+    if n < 2:
+        return None
+    return float(stdtrit(n - 1, 0.975) * np.std(values, ddof=1) / n**0.5)
+
+
+def _versions() -> dict[str, str]:
+    import sklearn
+
+    return {
+        "reweigh": __version__,
+        "torch": torch.__version__,
+        "scikit-learn": sklearn.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _read_finished(path: Path, cells: Iterable[Cell]) -> dict[Cell, Json]:
+    """The runs an interrupted demonstration left, if they are of these settings and versions."""
+    wanted = {json.dumps(asdict(cell), sort_keys=True): cell for cell in cells}
+    kept: dict[Cell, Json] = {}
+    if not path.exists():
+        return kept
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:  # the line being written when the power went
+            continue
+        cell = wanted.get(json.dumps(entry["cell"], sort_keys=True))
+        if cell is not None and entry["versions"] == _versions():
+            kept[cell] = entry["run"]
+    return kept

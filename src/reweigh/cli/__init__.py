@@ -40,22 +40,27 @@ def _run(arguments: list[str]) -> int:
         return _interrupted() if code == INTERRUPTED else int(code or 0)
     except (KeyboardInterrupt, Abort):
         return _interrupted()
-    except ReweighError as error:
-        return _fail(str(error))
     except BrokenPipeError:  # `reweigh ... | head`: nobody is left to read
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        return _fail(f"{error.strerror or error}{where}")
     except Exception as error:
-        # Usage errors are click's, or those of the copy of click inside newer typers; by its method
-        # both can be told from a bug.
-        if not hasattr(error, "format_message"):
+        message = _message(error)
+        if message is None:
             raise
-        # A group called without a command has printed its help by now, and has nothing to say.
-        message = error.format_message().strip()
         return _fail(message) if message else BAD_INPUT
+
+
+def _message(error: Exception) -> str | None:
+    """What to tell the user; "" if that has been done; None if the error is a bug of ours."""
+    if isinstance(error, ReweighError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
+    # Usage errors are click's, or those of the copy of click inside newer typers; their method
+    # tells both. A group called without a command has printed its help, and has nothing to add.
+    if hasattr(error, "format_message"):
+        return str(error.format_message()).strip()
+    return None
 
 
 def _fail(message: str) -> int:

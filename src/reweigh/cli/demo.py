@@ -32,7 +32,9 @@ def demo(
     jobs: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Processes at a time.  [default: 2, or 1 on one core]", show_default=False
+            metavar="N",
+            help="Processes at a time.  [default: 2, or 1 on one core]",
+            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -76,17 +78,17 @@ def _print_table(console: Console, results: dict[str, Any]) -> None:
     for line in results["summary"]:
         width = line["test_accuracy_interval"]
         spread = f" ± {width:.3f}" if width is not None else ""
-        ours = line["method"] == "reweigh"
         table.add_row(
-            NOISE_NAMES[line["noise"]] if not ours else "",
+            NOISE_NAMES[line["noise"]] if line["method"] == "uniform" else "",
             METHOD_NAMES[line["method"]],
             f"{line['test_accuracy']:.3f}{spread}",
             f"{line['noise_auroc']:.3f}",
-            style="bold" if ours else None,
         )
     seeds = len(results["settings"]["seeds"])
     share = results["settings"]["noise"]
-    console.print(f"\nDigits with {share:.0%} of the labels flipped, {seeds} seed{'s'[: seeds > 1]}")
+    console.print(
+        f"\nDigits with {share:.0%} of the labels flipped, {seeds} seed{'s'[: seeds > 1]}"
+    )
     console.print(table)
     if seeds > 1:
         console.print("± is a 95% interval of the mean over the seeds", style="dim")
@@ -96,7 +98,13 @@ def _print_table(console: Console, results: dict[str, Any]) -> None:
 def _progress() -> Iterator[Callable[[int, int], Callable[[int], None]]]:
     """A bar on standard error; a line at every tenth of the way where that is not a terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True, highlight=False)
     with Progress(

@@ -27,6 +27,7 @@ from .digits import CLASSES, Digits
 
 METHODS = ("uniform", "reweigh")
 EVALUATIONS = 40  # points on a learning curve
+TICK = 10  # steps between signs of life
 
 loss = per_example(functional.cross_entropy)
 
@@ -101,7 +102,9 @@ def train(
         seen.index_add_(0, rows, torch.ones(len(rows)))
         if step % every == 0 or step == settings.steps:
             curve.append((step, accuracy(model, digits)))
-            tick(step - curve[-2][0])
+        if step % TICK == 0:
+            tick(TICK)
+    tick(settings.steps % TICK)
     # An example never seen (only in very short runs) is no more suspicious than the average.
     average = total.sum() / seen.sum()
     suspicion = torch.where(seen > 0, total / seen.clamp(min=1), average)

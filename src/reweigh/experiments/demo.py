@@ -27,7 +27,7 @@ from .workers import Tick, run_tasks
 RESULTS = "results.json"
 UNFINISHED = ".unfinished.jsonl"
 BINS = 20  # of the histogram of how often an example was used
-SUSPECTS = 32  # shown in the report
+SUSPECTS = 30  # shown in the report
 
 Json = dict[str, Any]
 
@@ -104,7 +104,7 @@ def run_cell(cell: Cell, tick: Tick) -> tuple[Cell, Json]:
     }
     run: Json = {
         "row": row,
-        "curve": outcome.curve,
+        "curve": [list(point) for point in outcome.curve],
         "sizes": {
             "train": len(digits.train_labels),
             "wrong": int(digits.wrong.sum()),
@@ -179,7 +179,9 @@ def _assemble(runs: list[Json], settings: Settings, seeds: int, command: str) ->
         ],
         "used": {
             noise: {
-                side: np.sum([r["used"][side] for r in _of(runs, noise, "reweigh")], axis=0).tolist()
+                side: np.sum(
+                    [r["used"][side] for r in _of(runs, noise, "reweigh")], axis=0
+                ).tolist()
                 for side in ("right", "wrong")
             }
             for noise in NOISES

@@ -51,7 +51,7 @@ def run_tasks(
     )
     reported = 0
     try:
-        with _ignored_interrupts():  # the processes started here inherit it
+        with _held_interrupts():
             waiting = {pool.submit(_call, work, task) for task in tasks}
         while waiting:
             finished, waiting = wait(waiting, POLL_SECONDS, FIRST_COMPLETED)
@@ -80,15 +80,24 @@ def _one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def _ignored_interrupts() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _held_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of the block; what is started inside never gets it.
+
+    A process starting up would answer it with a traceback, before it can be told not to.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_shared: dict[str, Any] = {}  # of a worker process; shared memory can only be handed over at its start
+_shared: dict[
+    str, Any
+] = {}  # of a worker process; shared memory can only be handed over at its start
 
 
 def _start(done: Any, stop: Any) -> None:

@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError
 
@@ -49,7 +49,7 @@ def panel(name: str, *, width: float = 4.2, height: float = 2.9) -> Iterator[Pan
         raise MissingExtraError(
             "reports need matplotlib, which is not installed; run: pip install 'reweigh[app]'"
         ) from error
-    style = {
+    style: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": name,
         "font.family": "sans-serif",

@@ -54,6 +54,12 @@ def test_the_results_have_a_row_for_every_noise_method_and_seed(results):
         assert 0 <= row["noise_auroc"] <= 1
 
 
+def test_the_clean_images_alone_are_reported_for_scale(folder, results):
+    assert [row["seed"] for row in results["clean_only"]["rows"]] == [0, 1]
+    page = (folder / "report.html").read_text()
+    assert f"{results['clean_only']['test_accuracy']:.3f}" in page
+
+
 def test_nothing_unfinished_is_left(folder):
     assert sorted(path.name for path in folder.iterdir()) == ["report.html", "results.json"]
 
@@ -80,7 +86,7 @@ def test_an_interrupted_demo_goes_on_where_it_stopped(results, tmp_path, monkeyp
     later = []
     monkeypatch.setattr(demo, "run_cell", lambda cell, tick: later.append(cell) or real(cell, tick))
     again = demo.run_demo(tmp_path, seeds=2, settings=TINY)
-    assert len(later) == 8 - 3
+    assert len(later) == 8 + 2 - 3
     assert untimed(again["rows"]) == untimed(results["rows"])
 
 

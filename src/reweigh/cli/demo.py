@@ -76,14 +76,14 @@ def _print_table(console: Console, results: dict[str, Any]) -> None:
     table.add_column("test accuracy", justify="right")
     table.add_column("finds wrong labels (AUROC)", justify="right")
     for line in results["summary"]:
-        width = line["test_accuracy_interval"]
-        spread = f" ± {width:.3f}" if width is not None else ""
         table.add_row(
             NOISE_NAMES[line["noise"]] if line["method"] == "uniform" else "",
             METHOD_NAMES[line["method"]],
-            f"{line['test_accuracy']:.3f}{spread}",
+            _with_spread(line),
             f"{line['noise_auroc']:.3f}",
         )
+    alone = results["clean_only"]
+    table.add_row("clean alone", METHOD_NAMES["uniform"], _with_spread(alone), "", style="dim")
     seeds = len(results["settings"]["seeds"])
     share = results["settings"]["noise"]
     console.print(
@@ -92,6 +92,11 @@ def _print_table(console: Console, results: dict[str, Any]) -> None:
     console.print(table)
     if seeds > 1:
         console.print("± is a 95% interval of the mean over the seeds", style="dim")
+
+
+def _with_spread(line: dict[str, Any]) -> str:
+    width = line["test_accuracy_interval"]
+    return f"{line['test_accuracy']:.3f}" + (f" ± {width:.3f}" if width is not None else "")
 
 
 @contextmanager

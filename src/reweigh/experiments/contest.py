@@ -34,7 +34,7 @@ loss = per_example(functional.cross_entropy)
 
 @dataclass(frozen=True)
 class Settings:
-    """What all runs share. The defaults are fixed beforehand, not searched for."""
+    """What all runs share. The defaults were not chosen by test accuracy."""
 
     steps: int = 2000
     noise: float = 0.4
@@ -137,4 +137,4 @@ def accuracy(model: nn.Module, digits: Digits) -> float:
     """The share of test images classified right."""
     with torch.no_grad():
         predicted = model(digits.test_images).argmax(1)
-    return float((predicted == digits.test_labels).float().mean())
+    return int((predicted == digits.test_labels).sum()) / len(digits.test_labels)

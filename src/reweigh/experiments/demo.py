@@ -1,6 +1,7 @@
 """The demonstration: noisy digits, plain training against reweighed, over seeds.
 
-2 kinds of noise x 2 methods x seeds, each cell one run of `contest.train`. What is finished is kept
+2 kinds of noise x 2 methods x seeds, each cell one run of `contest.train`; and for scale, one plain
+run per seed on the clean images alone, which is what the trusted labels are worth by themselves. What is finished is kept
 in a file beside the results, so that an interrupted demonstration goes on where it stopped.
 """
 
@@ -28,6 +29,8 @@ RESULTS = "results.json"
 UNFINISHED = ".unfinished.jsonl"
 BINS = 20  # of the histogram of how often an example was used
 SUSPECTS = 30  # shown in the report
+
+CLEAN_ONLY = "clean_only"
 
 Json = dict[str, Any]
 
@@ -64,6 +67,7 @@ def run_demo(
     begun = time.monotonic()
     unfinished = writable_folder(out) / UNFINISHED
     cells = [Cell(n, m, s, settings) for s in range(seeds) for n in NOISES for m in METHODS]
+    cells += [Cell("none", CLEAN_ONLY, s, settings) for s in range(seeds)]
     kept = _read_finished(unfinished, cells)
     tick = start(len(cells) * settings.steps, len(kept) * settings.steps)
     # The slow method first: the last run to finish is then a short one.
@@ -74,7 +78,9 @@ def run_demo(
             log.write(json.dumps({"cell": asdict(cell), "versions": _versions(), "run": run}))
             log.write("\n")
             log.flush()
-    results = _assemble([kept[cell] for cell in cells], settings, seeds, command)
+    runs = [kept[cell] for cell in cells if cell.method != CLEAN_ONLY]
+    results = _assemble(runs, settings, seeds, command)
+    results[CLEAN_ONLY] = _alone([kept[c]["row"] for c in cells if c.method == CLEAN_ONLY])
     results["seconds"] = round(time.monotonic() - begun, 1)
     write_whole(out / RESULTS, json.dumps(results, indent=1) + "\n")
     unfinished.unlink()
@@ -84,12 +90,17 @@ def run_demo(
 def run_cell(cell: Cell, tick: Tick) -> tuple[Cell, Json]:
     """Train one cell and judge it: accuracy on clean test labels, ranking of the wrong train labels."""
     settings = cell.settings
+    alone = cell.method == CLEAN_ONLY
     digits = load_digits(
-        noise=cell.noise,
+        noise=NOISES[0] if alone else cell.noise,
         rate=settings.noise,
         clean_per_class=settings.clean_per_class,
         seed=cell.seed,
     )
+    if alone:
+        clean = digits.clean_only()
+        outcome = train(clean, method="uniform", seed=cell.seed, settings=settings, tick=tick)
+        return cell, {"row": {"seed": cell.seed, "test_accuracy": outcome.test_accuracy}}
     begun = time.monotonic()
     outcome = train(digits, method=cell.method, seed=cell.seed, settings=settings, tick=tick)
     row = {
@@ -131,7 +142,8 @@ def _auroc(digits: Digits, outcome: Outcome) -> float:
 def _precision(digits: Digits, outcome: Outcome) -> float:
     """Of as many top suspects as there are wrong labels, the share that is wrong."""
     wrong = digits.wrong
-    return float(wrong[_ranking(outcome)[: int(wrong.sum())]].float().mean())
+    count = int(wrong.sum())
+    return int(wrong[_ranking(outcome)[:count]].sum()) / count
 
 
 def _ranking(outcome: Outcome) -> torch.Tensor:
@@ -213,6 +225,15 @@ def summarise(rows: list[Json]) -> list[Json]:
                 line[f"{key}_interval"] = _interval(values)
             lines.append(line)
     return lines
+
+
+def _alone(rows: list[Json]) -> Json:
+    values = [row["test_accuracy"] for row in rows]
+    return {
+        "rows": rows,
+        "test_accuracy": float(np.mean(values)),
+        "test_accuracy_interval": _interval(values),
+    }
 
 
 def _interval(values: list[float]) -> float | None:

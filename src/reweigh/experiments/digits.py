@@ -9,7 +9,7 @@ Everything is a pure function of its arguments and the seed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -39,6 +39,15 @@ class Digits:
     def wrong(self) -> Tensor:
         """Which train labels are wrong, bool [n]."""
         return self.train_labels != self.true_labels
+
+    def clean_only(self) -> Digits:
+        """The same with the clean images as the whole train set."""
+        return replace(
+            self,
+            train_images=self.clean_images,
+            train_labels=self.clean_labels,
+            true_labels=self.clean_labels,
+        )
 
 
 def load_digits(*, noise: str, rate: float, clean_per_class: int, seed: int) -> Digits:

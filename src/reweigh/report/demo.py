@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import DataError, MissingExtraError
 from ..files import write_whole
-from .figures import OURS, PLAIN, panel
+from .figures import MUTED, OURS, PLAIN, panel
 
 Json = dict[str, Any]
 
@@ -38,7 +38,7 @@ def read_results(path: Path) -> Json:
         raise DataError(f"there is no {path}; run: reweigh demo --out {path.parent}") from None
     except ValueError as error:
         raise DataError(f"{path} is not JSON ({error}); run the demo again") from None
-    wanted = {"rows", "summary", "settings", "sizes", "curves", "used", "suspects", "versions"}
+    wanted = {"rows", "summary", "clean_only", "settings", "sizes", "curves", "used", "suspects"}
     lacking = wanted - results.keys() if isinstance(results, dict) else wanted
     if lacking:
         raise DataError(
@@ -88,8 +88,11 @@ def _curves(results: Json, noise: str) -> str:
             mean, colour = values.mean(0), COLOURS[method]
             axes.plot(steps, mean, color=colour, linestyle=LINES[method], linewidth=1.8, label=name)
             axes.fill_between(steps, values.min(0), values.max(0), color=colour, alpha=0.18, lw=0)
+        alone = results["clean_only"]["test_accuracy"]
+        axes.axhline(alone, color=MUTED, linestyle="dotted", linewidth=1.2, label="clean alone")
         axes.set(xlabel="training step", ylabel="test accuracy", ylim=(0, 1))
         axes.set_xlim(0, steps[-1])
+        axes.locator_params(axis="x", nbins=5)
         axes.legend(loc="lower right", frameon=False)
     return drawn.svg
 

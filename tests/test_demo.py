@@ -12,11 +12,21 @@ import torch
 from reweigh.errors import DataError, UnknownNameError
 from reweigh.experiments import demo
 from reweigh.experiments.contest import Settings, batches, make_model, train
+from reweigh.experiments.demo_summary import summarise
 from reweigh.experiments.digits import BACKGROUND, load_digits
 from reweigh.report.demo import render, write_report
 
 TINY = Settings(steps=25, hidden=16)
 TIMING = {"seconds"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    """As the demo runs: more threads only get in each other's way."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +103,7 @@ def test_an_interrupted_demo_goes_on_where_it_stopped(results, tmp_path, monkeyp
 def test_runs_of_other_settings_are_not_taken_over(tmp_path, monkeypatch):
     cell, run = demo.run_cell(demo.Cell("uniform", "uniform", 0, TINY), lambda steps: None)
     log = tmp_path / demo.UNFINISHED
-    entry = {"cell": demo.asdict(cell), "versions": demo._versions(), "run": run}
+    entry = {"cell": demo.asdict(cell), "versions": demo.versions(), "run": run}
     log.write_text(json.dumps(entry))
     assert demo._read_finished(log, [cell]) == {cell: run}
     assert demo._read_finished(log, [demo.Cell("uniform", "uniform", 0, Settings())]) == {}
@@ -138,10 +148,12 @@ def test_every_example_is_seen_equally_often():
 
 
 def test_training_leaves_the_random_state_and_the_threads_alone(tmp_path):
-    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    torch.set_num_threads(2)
+    state = torch.get_rng_state()
     demo.run_demo(tmp_path, seeds=1, settings=TINY)
     assert torch.equal(torch.get_rng_state(), state)
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
 
 
 def test_an_unknown_method_or_noise_gets_a_suggestion():
@@ -194,10 +206,10 @@ def test_the_interval_is_the_students_t_one():
     ]
     others = [dict(rows[0], noise=n, method=m) for n, m in (("uniform", "reweigh"),)]
     others += [dict(rows[0], noise="background", method=m) for m in ("uniform", "reweigh")]
-    line = demo.summarise(rows + others)[0]
+    line = summarise(rows + others)[0]
     assert line["test_accuracy"] == pytest.approx(0.7)
     assert line["test_accuracy_interval"] == pytest.approx(4.3027 * 0.1 / 3**0.5, rel=1e-4)
-    assert demo.summarise(rows + others)[1]["test_accuracy_interval"] is None
+    assert summarise(rows + others)[1]["test_accuracy_interval"] is None
 
 
 def test_one_seed_is_reported_without_an_interval(tmp_path):

@@ -8,21 +8,19 @@ in a file beside the results, so that an interrupted demonstration goes on where
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from .. import __version__
 from ..errors import MissingExtraError, SettingError
 from ..files import writable_folder, write_whole
 from .contest import METHODS, Outcome, Settings, train
-from .digits import BACKGROUND, CLASSES, NOISES, Digits, load_digits
+from .demo_summary import Json, assemble, clean_only_summary, versions
+from .digits import NOISES, Digits, load_digits
 from .workers import Tick, run_tasks
 
 RESULTS = "results.json"
@@ -31,8 +29,6 @@ BINS = 20  # of the histogram of how often an example was used
 SUSPECTS = 30  # shown in the report
 
 CLEAN_ONLY = "clean_only"
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -75,12 +71,14 @@ def run_demo(
     with unfinished.open("a", encoding="utf-8") as log:
         for cell, run in run_tasks(run_cell, missing, jobs=jobs, tick=tick):
             kept[cell] = run
-            log.write(json.dumps({"cell": asdict(cell), "versions": _versions(), "run": run}))
+            log.write(json.dumps({"cell": asdict(cell), "versions": versions(), "run": run}))
             log.write("\n")
             log.flush()
     runs = [kept[cell] for cell in cells if cell.method != CLEAN_ONLY]
-    results = _assemble(runs, settings, seeds, command)
-    results[CLEAN_ONLY] = _alone([kept[c]["row"] for c in cells if c.method == CLEAN_ONLY])
+    results = assemble(runs, settings, seeds, command)
+    results[CLEAN_ONLY] = clean_only_summary(
+        [kept[c]["row"] for c in cells if c.method == CLEAN_ONLY]
+    )
     results["seconds"] = round(time.monotonic() - begun, 1)
     write_whole(out / RESULTS, json.dumps(results, indent=1) + "\n")
     unfinished.unlink()
@@ -171,93 +169,6 @@ def _suspects(digits: Digits, outcome: Outcome) -> list[Json]:
     ]
 
 
-def _assemble(runs: list[Json], settings: Settings, seeds: int, command: str) -> Json:
-    shown = next(
-        r for r in runs if r["row"]["noise"] == "background" and r["row"]["method"] == "reweigh"
-    )
-    return {
-        "rows": [run["row"] for run in runs],
-        "summary": summarise([run["row"] for run in runs]),
-        "settings": {
-            **asdict(settings),
-            "seeds": list(range(seeds)),
-            "classes": CLASSES,
-            "background": BACKGROUND,
-        },
-        "sizes": {noise: _of(runs, noise, "reweigh")[0]["sizes"] for noise in NOISES},
-        "curves": [
-            {key: run["row"][key] for key in ("noise", "method", "seed")} | {"points": run["curve"]}
-            for run in runs
-        ],
-        "used": {
-            noise: {
-                side: np.sum(
-                    [r["used"][side] for r in _of(runs, noise, "reweigh")], axis=0
-                ).tolist()
-                for side in ("right", "wrong")
-            }
-            for noise in NOISES
-        },
-        "suspects": {
-            "noise": "background",
-            "seed": shown["row"]["seed"],
-            "examples": shown["suspects"],
-        },
-        "command": command,
-        "versions": _versions(),
-    }
-
-
-def _of(runs: list[Json], noise: str, method: str) -> list[Json]:
-    return [r for r in runs if (r["row"]["noise"], r["row"]["method"]) == (noise, method)]
-
-
-def summarise(rows: list[Json]) -> list[Json]:
-    """One line per noise and method: means over the seeds, and half the width of 95% t-intervals."""
-    lines = []
-    for noise in NOISES:
-        for method in METHODS:
-            mine = [r for r in rows if (r["noise"], r["method"]) == (noise, method)]
-            line: Json = {"noise": noise, "method": method, "seeds": len(mine)}
-            for key in ("test_accuracy", "noise_auroc", "noise_precision"):
-                values = [r[key] for r in mine]
-                line[key] = float(np.mean(values))
-                line[f"{key}_interval"] = _interval(values)
-            lines.append(line)
-    return lines
-
-
-def _alone(rows: list[Json]) -> Json:
-    values = [row["test_accuracy"] for row in rows]
-    return {
-        "rows": rows,
-        "test_accuracy": float(np.mean(values)),
-        "test_accuracy_interval": _interval(values),
-    }
-
-
-def _interval(values: list[float]) -> float | None:
-    """Student's t with n - 1 degrees of freedom; None for one seed, which has no spread."""
-    from scipy.special import stdtrit
-
-    n = len(values)
-    if n < 2:
-        return None
-    return float(stdtrit(n - 1, 0.975) * np.std(values, ddof=1) / n**0.5)
-
-
-def _versions() -> dict[str, str]:
-    import sklearn
-
-    return {
-        "reweigh": __version__,
-        "torch": torch.__version__,
-        "scikit-learn": sklearn.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
-
-
 def _read_finished(path: Path, cells: Iterable[Cell]) -> dict[Cell, Json]:
     """The runs an interrupted demonstration left, if they are of these settings and versions."""
     wanted = {json.dumps(asdict(cell), sort_keys=True): cell for cell in cells}
@@ -270,6 +181,6 @@ def _read_finished(path: Path, cells: Iterable[Cell]) -> dict[Cell, Json]:
         except json.JSONDecodeError:  # the line being written when the power went
             continue
         cell = wanted.get(json.dumps(entry["cell"], sort_keys=True))
-        if cell is not None and entry["versions"] == _versions():
+        if cell is not None and entry["versions"] == versions():
             kept[cell] = entry["run"]
     return kept

@@ -1,19 +1,25 @@
 """Train any PyTorch model on data you do not fully trust, guided by a handful of examples you do."""
 
-from . import errors as errors
-from .core import (
-    Choice,
-    Finding,
-    Reweighter,
-    Step,
-    effective_sample_size,
-    example_scores,
-    gradient_rule,
-    per_example,
-    tangent_rule,
-    validate,
-    weights_from_scores,
-)
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import errors as errors
+    from .core import (
+        Choice,
+        Finding,
+        Reweighter,
+        Step,
+        effective_sample_size,
+        example_scores,
+        gradient_rule,
+        per_example,
+        tangent_rule,
+        validate,
+        weights_from_scores,
+    )
 
 __version__ = "0.1.0"
 
@@ -30,3 +36,22 @@ __all__ = [
     "validate",
     "weights_from_scores",
 ]
+
+
+_MODULES = {"core", "data", "errors", "models"}
+
+
+# The names above live in `core`, which imports torch: seconds. They are loaded when first asked
+# for, so that `reweigh --help`, whose module lies in this package, need not wait for torch.
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(".core", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

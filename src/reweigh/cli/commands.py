@@ -1,0 +1,68 @@
+"""The table of commands, and the group that loads each one when it is needed.
+
+A command is a module with a typer `app`: a single function, or a group of sub-commands. It may import
+typer and the standard library at its top, nothing else: `--help` loads every one of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from .. import __version__
+from ..errors import unknown
+
+# In the order of `reweigh --help`. To add a command: one line.
+COMMANDS = {
+    "demo": "reweigh.cli.demo",
+    "data": "reweigh.cli.data",
+}
+
+
+class Commands(TyperGroup):
+    """A group whose commands are the table above."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the table's order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name, imported now; None if there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = typer.main.get_command(importlib.import_module(COMMANDS[cmd_name]).app)
+        command.name = cmd_name
+        return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command to run, or an error with the nearest name."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise unknown("command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(cls=Commands, add_completion=False)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"reweigh {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Train on data you do not fully trust, guided by a handful of examples you do."""
+
+
+def root() -> Any:
+    """The whole command line as one click command."""
+    return typer.main.get_command(app)

@@ -1,0 +1,1 @@
+"""Experiments: the demonstration, and the paper's tables and figures as data."""

@@ -1,0 +1,119 @@
+"""Independent pieces of work on several processes, with a common count of what is done.
+
+Ctrl-C reaches only the parent: the workers ignore it and are asked to stop through a flag which
+they look at whenever they count, so that no worker dies in the middle of a traceback.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+
+from ..errors import ReweighError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Tick = Callable[[int], None]
+
+POLL_SECONDS = 0.2
+
+
+class Stopped(Exception):
+    """Raised inside a worker that was asked to stop."""
+
+
+def run_tasks(
+    work: Callable[[Task, Tick], Result], tasks: Sequence[Task], *, jobs: int, tick: Tick
+) -> Iterator[Result]:
+    """The results of `work(task, tick)` as they are finished, in no particular order.
+
+    `work` is a function of a module, and results can be pickled. With one job all happens in this
+    process. One thread each: the networks are too small for more, and results then do not depend
+    on the number of cores.
+    """
+    if jobs <= 1 or len(tasks) <= 1:
+        with _one_thread():
+            for task in tasks:
+                yield work(task, tick)
+        return
+    context = multiprocessing.get_context("spawn")  # a forked torch may deadlock
+    done, stop = context.Value("q", 0), context.Event()
+    pool = ProcessPoolExecutor(
+        min(jobs, len(tasks)), context, initializer=_start, initargs=(done, stop)
+    )
+    reported = 0
+    try:
+        with _held_interrupts():
+            waiting = {pool.submit(_call, work, task) for task in tasks}
+        while waiting:
+            finished, waiting = wait(waiting, POLL_SECONDS, FIRST_COMPLETED)
+            counted = done.value
+            tick(counted - reported)
+            reported = counted
+            for future in finished:
+                yield future.result()
+    except BrokenProcessPool:
+        raise ReweighError(
+            "a worker process was killed, perhaps for want of memory; try --jobs 1"
+        ) from None
+    finally:
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def _held_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of the block; what is started inside never gets it.
+
+    A process starting up would answer it with a traceback, before it can be told not to.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_shared: dict[
+    str, Any
+] = {}  # of a worker process; shared memory can only be handed over at its start
+
+
+def _start(done: Any, stop: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    _shared.update(done=done, stop=stop)
+
+
+def _call(work: Callable[[Task, Tick], Result], task: Task) -> Result:
+    return work(task, _count)
+
+
+def _count(steps: int) -> None:
+    if _shared["stop"].is_set():
+        raise Stopped
+    if os.getppid() == 1:  # the parent was killed: nobody waits for the result
+        os._exit(1)
+    with _shared["done"].get_lock():
+        _shared["done"].value += steps

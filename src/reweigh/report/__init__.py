@@ -1,0 +1,1 @@
+"""Reports: figures, tables and pages made from results on disk; needs no torch."""

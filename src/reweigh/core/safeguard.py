@@ -1,21 +1,24 @@
 """A safeguard against learning rates at which the literal rule destroys the model.
 
 The literal rule always hands out a full-sized step d = sum_i w_i grad f_i, because the weights sum
-to one. With few examples carrying the weight, |d| is several times |grad G|: at a large learning
-rate such steps overshoot, the clean loss climbs back, units die, and nothing brings them back.
-Lemma 1 of the paper guarantees descent, but for steps bounded by the curvature of the clean loss,
-which nobody knows. So it is found out as line searches do, by backtracking, on two facts:
+to one. At a large learning rate that fails in two ways. Early on, with few examples carrying the
+weight, |d| is several times |grad G|: steps overshoot, units die, and nothing brings them back.
+Later, when the clean batch is fitted and grad G is all but noise, full-sized steps along what
+happens to align with it memorise the wrong labels. Both show in one number, the clean loss, which
+climbs back from its best. Lemma 1 of the paper guarantees that it never does, for steps bounded by
+the curvature of the clean loss, which nobody knows; so the bound is found out by backtracking:
 
-    safe step      c d with c = min(1, <grad G, d> / |d|^2): never further along d than the clean
-                   gradient's own projection on it; it shrinks to nothing as grad G does
-    trust u        in (0, 1], 1 at first: falls by a tenth at every step that finds the clean loss
-                   back up a tenth of the way from its best to its start, else grows by a hundredth
+    safe step   c = min(1, <grad G, d> / (2 |d|^2)): half the clean gradient's own projection on d;
+                it shrinks to nothing as grad G does
+    trust       u, starting at 1/100; at step t it grows by 1 + 1/t, up to 1, unless the clean loss
+                (smoothed over ten steps) is back up by 1/50 of the way from its best to its start:
+                then it falls by a tenth
+    factor      max(u, c)
 
-    factor = max(u, c)
-
-While the clean loss behaves, the factor is 1 and the rule is the paper's, to the bit, at no cost.
-All quantities are free of units: scaling or shifting the loss changes nothing. A hundred steps of
-trouble leave only the safe step; a few hundred quiet ones restore full trust.
+While the clean loss behaves, full trust is there after a hundred steps, and the rule is the
+paper's, to the bit, at no cost. Trust lost late comes back late: tenfold takes ten times the steps
+so far, so that a learning rate that is too large is tried again ever more rarely. Nothing here has
+a unit: scaling or shifting the loss changes nothing.
 """
 
 from __future__ import annotations
@@ -30,8 +33,9 @@ from ..errors import unknown
 from .parameters import Direction, dot
 
 MEMORY = 0.9  # of the smoothed clean loss: about ten steps, so that one odd batch is no evidence
-TOLERANCE = 0.1  # of the way from best to start
-FALL, RISE = 0.9, 1.01  # of trust, per step
+TOLERANCE = 0.02  # of the way from best to start
+FIRST, FALL = 0.01, 0.9  # trust at the first step, and what is left of it after a bad one
+SAFE = 0.5  # of the clean gradient's projection
 
 
 class Safeguard(Protocol):
@@ -60,7 +64,7 @@ Gradient = Callable[[], Sequence[Tensor | None]]
 
 
 class Backtracking:
-    """factor = max(trust, min(1, <grad G, d> / |d|^2))."""
+    """factor = max(trust, min(1, <grad G, d> / (2 |d|^2)))."""
 
     def __init__(self) -> None:
         self._state: dict[str, Tensor] = {}
@@ -76,36 +80,43 @@ class Backtracking:
         return torch.maximum(trust.to(slope.dtype), safe_step(gradient(), slope))
 
     def _update(self, clean_loss: Tensor) -> Tensor:
-        loss = clean_loss.detach().double() if clean_loss.device.type != "mps" else clean_loss
+        loss = clean_loss.detach().float()
         if not self._state:
-            one = torch.ones_like(loss)
-            self._state = {"start": loss, "best": loss, "smooth": loss, "trust": one}
-            return one
-        start, best = self._state["start"], self._state["best"]
+            self._state = {
+                "step": torch.ones_like(loss),
+                "start": loss,
+                "best": loss,
+                "smooth": loss,
+                "trust": torch.full_like(loss, FIRST),
+            }
+            return self._state["trust"]
+        start, best, step = (self._state[name] for name in ("start", "best", "step"))
         smooth = MEMORY * self._state["smooth"] + (1 - MEMORY) * loss
         fine = smooth <= best + TOLERANCE * (start - best)
-        trust = self._state["trust"] * torch.where(fine, RISE, FALL)
-        self._state |= {
-            "smooth": smooth,
+        trust = self._state["trust"] * torch.where(fine, 1 + 1 / (step + 1), FALL)
+        self._state = {
+            "step": step + 1,
+            "start": start,
             "best": torch.minimum(best, smooth),
+            "smooth": smooth,
             "trust": trust.clamp(max=1.0),
         }
         return self._state["trust"]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Four numbers."""
+        """Five numbers."""
         return dict(self._state)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go on from four numbers."""
+        """Go on from five numbers."""
         self._state = dict(state)
 
 
 def safe_step(gradient: Sequence[Tensor | None], slope: Tensor) -> Tensor:
-    """min(1, <grad G, d> / |d|^2), 1 where d vanishes."""
+    """min(1, <grad G, d> / (2 |d|^2)), 1 where d vanishes."""
     found = [g for g in gradient if g is not None]
     square = dot(found, found).to(slope.dtype) if found else torch.zeros_like(slope)
-    return torch.where(square > 0, slope / square.clamp(min=1e-38), 1.0).clamp(0, 1)
+    return torch.where(square > 0, SAFE * slope / square.clamp(min=1e-38), 1.0).clamp(0, 1)
 
 
 def make_safeguard(choice: str | Safeguard | None) -> Safeguard | None:

@@ -7,7 +7,7 @@ that also involves the batch the tangent stops and the contact is recorded.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,24 @@ _NORMS_OVER_THE_BATCH = {  # operation: position of its `training` argument
 # Operations whose derivatives do not involve the values of their arguments.
 _INDIFFERENT = {_aten.add.Tensor, _aten.add_.Tensor, _aten.sub.Tensor, _aten.sub_.Tensor}
 
-Origin = Tensor | GradientEdge  # a parameter, or the place in the graph of what was made of some
+
+class Transposed(NamedTuple):
+    """A parameter seen through a transpose, as every linear layer sees its weight."""
+
+    parameter: Tensor
+
+
+# A parameter, its transpose, or the place in the graph of anything else that was made of some.
+Origin = Tensor | Transposed | GradientEdge
+
+
+def _origin(value: Tensor) -> Origin:
+    if value.is_leaf:
+        return value
+    base, node = value._base, value.grad_fn
+    if base is not None and base.is_leaf and node is not None and node.name() == "TBackward0":
+        return Transposed(base)
+    return get_gradient_edge(value)
 
 
 class Contact:
@@ -44,9 +61,7 @@ class Contact:
         involved = list(tensors((*args, *kwargs.values())))
         self.sources = [x for x in involved if id(x) in found]
         # Where each source stands in the graph, taken before the operation writes to one of them.
-        self.origins: list[Origin] = [
-            x if x.is_leaf else get_gradient_edge(x) for x in self.sources
-        ]
+        self.origins = [_origin(x) for x in self.sources]
         self._versions = [] if func in _INDIFFERENT else [(x, x._version) for x in involved]
 
     @property

@@ -28,7 +28,7 @@ from torch.autograd.graph import GradientEdge
 
 from ..errors import UnsupportedModelError
 from .alignment import Alignment, Memory
-from .contacts import Contact, Meet, Origin
+from .contacts import Contact, Meet, Origin, Transposed
 from .graph import leaves, with_gradient
 from .isolation import plain_recurrence, precision
 from .layout import Layout, find_layout
@@ -115,9 +115,16 @@ class Capture:
         for contact, g, layout in zip(self.contacts, self.outputs, self.layouts, strict=True):
             weighted = g * layout.spread(weights, g.shape).to(g.dtype)
             for origin, part in zip(contact.origins, contact.gradients(weighted), strict=True):
-                if part is not None:
-                    parts[origin] = parts[origin] + part if origin in parts else part
+                if isinstance(origin, Transposed):
+                    _add(parts, origin.parameter, None if part is None else part.t())
+                else:
+                    _add(parts, origin, part)
         return _pull_back(parts, parameters)
+
+
+def _add(parts: dict[Origin, Tensor], origin: Origin, part: Tensor | None) -> None:
+    if part is not None:
+        parts[origin] = parts[origin] + part if origin in parts else part
 
 
 def _pull_back(parts: dict[Origin, Tensor], parameters: Sequence[Tensor]) -> list[Tensor | None]:

@@ -30,13 +30,19 @@ class Direction:
 
     def norm_squared(self) -> Tensor:
         """|grad G|^2 over these parameters."""
-        return dot(self.values, self.values)
+        return norm_squared(self.values)
 
 
 def dot(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
     """The inner product of two lists of tensors, summed in float32 or better."""
     terms = [torch.dot(_wide(a), _wide(b)) for a, b in zip(left, right, strict=True)]
     return torch.stack(terms).sum()
+
+
+def norm_squared(values: Sequence[Tensor]) -> Tensor:
+    """The squared length of a list of tensors taken as one vector, in float32 or better."""
+    lengths = torch.stack(torch._foreach_norm(list(values)))
+    return (lengths if lengths.dtype == torch.float64 else lengths.float()).square().sum()
 
 
 def _wide(tensor: Tensor) -> Tensor:

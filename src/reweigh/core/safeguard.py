@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from ..errors import unknown
-from .parameters import Direction, dot
+from .parameters import Direction, norm_squared
 
 MEMORY = 0.9  # of the smoothed clean loss: about ten steps, so that one odd batch is no evidence
 TOLERANCE = 0.02  # of the way from best to start
@@ -115,7 +115,7 @@ class Backtracking:
 def safe_step(gradient: Sequence[Tensor | None], slope: Tensor) -> Tensor:
     """min(1, <grad G, d> / (2 |d|^2)), 1 where d vanishes."""
     found = [g for g in gradient if g is not None]
-    square = dot(found, found).to(slope.dtype) if found else torch.zeros_like(slope)
+    square = norm_squared(found).to(slope.dtype) if found else torch.zeros_like(slope)
     return torch.where(square > 0, SAFE * slope / square.clamp(min=1e-38), 1.0).clamp(0, 1)
 
 

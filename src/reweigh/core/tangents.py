@@ -214,18 +214,9 @@ def by_own_formula(func: OpOverload, args: Any, kwargs: Any, t: Lookup) -> tuple
             f"{func} is a custom operation without a tangent rule: add one with "
             f"reweigh.tangent_rule, or use backend='double_backward'"
         )
-
-    def dual(value: Any) -> Any:
-        if isinstance(value, (tuple, list)):
-            return [dual(item) for item in value]
-        tangent = t(value)
-        if tangent is None:
-            return value.detach() if isinstance(value, Tensor) else value
-        return fwd.make_dual(value.detach(), tangent.to(value.dtype))
-
     try:
         with _above_the_handler(), torch.no_grad(), fwd.dual_level():
-            out = func(*[dual(value) for value in args], **{k: dual(v) for k, v in kwargs.items()})
+            out = func(*_dual(args, t), **{name: _dual(value, t) for name, value in kwargs.items()})
             if isinstance(out, (tuple, list)):
                 return out, [_tangent_of(value) for value in out]
             return out, _tangent_of(out)
@@ -245,6 +236,15 @@ def _above_the_handler() -> Iterator[None]:
         for key in (keys.AutogradFunctionality, keys.ADInplaceOrView, keys.ZeroTensor):
             stack.enter_context(torch._C._SetExcludeDispatchKeyGuard(key, False))
         yield
+
+
+def _dual(value: Any, t: Lookup) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_dual(item, t) for item in value]
+    tangent = t(value)
+    if tangent is None:
+        return value.detach() if isinstance(value, Tensor) else value
+    return fwd.make_dual(value.detach(), tangent.to(value.dtype))
 
 
 def recorded(func: OpOverload) -> bool:

@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ..errors import MissingExtraError, SettingError
+from ..data.extras import optional
+from ..errors import SettingError
 from ..files import writable_folder, write_whole
 from .contest import METHODS, Outcome, Settings, train
 from .demo_summary import Json, assemble, clean_only_summary, versions
@@ -128,13 +129,8 @@ def run_cell(cell: Cell, tick: Tick) -> tuple[Cell, Json]:
 
 
 def _auroc(digits: Digits, outcome: Outcome) -> float:
-    try:
-        from sklearn.metrics import roc_auc_score
-    except ImportError as error:
-        raise MissingExtraError(
-            "the demo needs scikit-learn, which is not installed; run: pip install 'reweigh[app]'"
-        ) from error
-    return float(roc_auc_score(digits.wrong.numpy(), outcome.suspicion.numpy()))
+    metrics = optional("sklearn.metrics", package="scikit-learn", needed_for="the demo")
+    return float(metrics.roc_auc_score(digits.wrong.numpy(), outcome.suspicion.numpy()))
 
 
 def _precision(digits: Digits, outcome: Outcome) -> float:
@@ -160,7 +156,7 @@ def _histogram(digits: Digits, outcome: Outcome) -> dict[str, list[int]]:
 def _suspects(digits: Digits, outcome: Outcome) -> list[Json]:
     return [
         {
-            "pixels": (digits.train_images[i] * 16).round().int().tolist(),  # 8x8, 0 ... 16
+            "pixels": digits.train_pixels[i].tolist(),  # 8x8, 0 ... 16
             "given": int(digits.train_labels[i]),
             "true": int(digits.true_labels[i]),
             "suspicion": round(float(outcome.suspicion[i]), 4),

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from ..data.extras import held_interrupts
 from ..errors import ReweighError
 
 Task = TypeVar("Task")
@@ -51,7 +52,8 @@ def run_tasks(
     )
     reported = 0
     try:
-        with _held_interrupts():
+        # A process starting up would answer Ctrl-C with a traceback, before it can be told not to.
+        with held_interrupts():
             waiting = {pool.submit(_call, work, task) for task in tasks}
         while waiting:
             finished, waiting = wait(waiting, POLL_SECONDS, FIRST_COMPLETED)
@@ -79,25 +81,8 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-@contextmanager
-def _held_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back until the end of the block; what is started inside never gets it.
-
-    A process starting up would answer it with a traceback, before it can be told not to.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-_shared: dict[
-    str, Any
-] = {}  # of a worker process; shared memory can only be handed over at its start
+# Of a worker process; shared memory can only be handed over at its start.
+_shared: dict[str, Any] = {}
 
 
 def _start(done: Any, stop: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -112,3 +114,31 @@ def test_an_error_in_the_loss_leaves_nothing_behind():
     with pytest.raises(KeyError, match="own bug"):
         reweigh.Reweighter(model, broken)(images(4, 3), images(4, 3))
     assert same(dict(before), dict(model.state_dict()))
+
+
+@pytest.mark.parametrize("safeguard", [None, "auto"])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["mlp", "causal-lm", "embedding-lstm", "resnet-eval"])
+@pytest.mark.filterwarnings("ignore:the model is in eval mode")
+def test_nothing_of_a_step_outlives_it(name, backend, safeguard):
+    """Every activation is freed once backward has run: a cycle through C++ would never be."""
+    model, loss, train, clean = next(p for p in PROBLEMS if p.name == name).make(torch.float32)
+    alive: list[weakref.ref[torch.Tensor]] = []
+
+    def watch(module: nn.Module, inputs: Any, output: Any) -> None:
+        alive.extend(
+            weakref.ref(t)
+            for t in torch.utils._pytree.tree_leaves(output)
+            if isinstance(t, torch.Tensor) and t.requires_grad
+        )
+
+    for module in model.modules():
+        module.register_forward_hook(watch)
+    reweighter = reweigh.Reweighter(model, loss, backend=backend, safeguard=safeguard)
+    for _ in range(3):
+        step = reweighter(train, clean)
+        step.loss.backward()
+        del step
+    gc.collect()
+    assert alive
+    assert not any(reference() is not None for reference in alive)

@@ -148,7 +148,7 @@ class Meet(TangentMode):
         varies = False
         for value in tensors((*args, *kwargs.values())):
             cell = value.__dict__.get("_reweigh")
-            if cell is not None and cell.owner is self:
+            if cell is not None and cell.owner is self.token:
                 varies = varies or cell.varies
                 if cell.tangent is not None:
                     found[id(value)] = cell.tangent

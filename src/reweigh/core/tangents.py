@@ -70,6 +70,9 @@ class TangentMode(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.model = model
         self._cells: WeakSet[_Cell] = WeakSet()
+        # Cells point to this token, never to the mode: a tensor that autograd saves and that led
+        # back to itself would be a cycle through C++, which the garbage collector cannot see.
+        self.token = object()
         self._direction = direction
 
     @classmethod
@@ -100,20 +103,20 @@ class TangentMode(TorchDispatchMode):
         """The tangent of a tensor, or None where it is zero."""
         if isinstance(value, Tensor):
             cell = value.__dict__.get("_reweigh")
-            if cell is not None and cell.owner is self:
+            if cell is not None and cell.owner is self.token:
                 return cell.tangent  # type: ignore[no-any-return]
         return None
 
     def attach(self, value: Tensor, tangent: Tensor | None, *, varies: bool = False) -> None:
         """Give a tensor its tangent; `varies` marks what depends on the batch."""
-        cell = _Cell(self, tangent, varies)
+        cell = _Cell(self.token, tangent, varies)
         value._reweigh = cell  # type: ignore[attr-defined]
         self._cells.add(cell)
 
     def varies(self, value: Tensor) -> bool:
         """Whether a tensor was marked as depending on the batch."""
         cell = value.__dict__.get("_reweigh")
-        return cell is not None and cell.owner is self and cell.varies
+        return cell is not None and cell.owner is self.token and cell.varies
 
     def derive(self, func: OpOverload, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Run `func` and return its result with the tangents of it (same structure, None for zero)."""

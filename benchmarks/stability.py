@@ -34,7 +34,7 @@ FIELDS = ("model", "noise", "lr", "momentum", "batch", "clean", "seed", "method"
 def steps(cell: dict[str, Any]) -> int:
     """Enough to settle: more where the learning rate, momentum included, is small."""
     rate = cell["lr"] / (1 - cell["momentum"])
-    count = 1000 if rate > 0.2 else 1500 if rate > 0.05 else 3000
+    count = 1000 if rate > 0.2 else 1500 if rate > 0.05 else 2000
     return count // 2 if cell["model"] == "cnn" else count
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import nn
@@ -21,26 +23,26 @@ def feed(losses, slope=1.0, square=100.0):
     ]
 
 
-def test_full_trust_after_a_hundred_good_steps():
-    factors = feed([2.0 / (1 + t) for t in range(150)])
+def test_full_trust_after_two_hundred_good_steps():
+    factors = feed([2.0 / (1 + t) for t in range(250)])
     assert factors[0] == pytest.approx(0.01)
-    assert all(later >= earlier for earlier, later in zip(factors, factors[1:], strict=False))
-    assert factors[49] == pytest.approx(0.5, rel=0.03)
-    assert factors[110:] == [1.0] * 40
+    assert all(later >= earlier for earlier, later in pairwise(factors))
+    assert factors[99] == pytest.approx(0.5, rel=0.03)
+    assert factors[200:] == [1.0] * 50
 
 
 def test_trust_falls_to_the_safe_step_when_the_clean_loss_climbs_back():
-    factors = feed([2.0] + [0.1] * 199 + [1.0] * 100)
-    assert factors[199] == 1.0
+    factors = feed([2.0] + [0.1] * 299 + [1.0] * 100)
+    assert factors[299] == 1.0
     assert factors[-1] == pytest.approx(
         0.5 * 1.0 / 100.0
     )  # half the projection <grad G, d> / |d|^2
 
 
 def test_trust_lost_late_comes_back_late():
-    losses = [2.0] + [0.1] * 199 + [1.0] * 20 + [0.1] * 400
+    losses = [2.0] + [0.1] * 299 + [1.0] * 20 + [0.1] * 500
     factors = feed(losses, slope=0.0)
-    lowest = min(factors[200:])
+    lowest = min(factors[300:])
     at = factors.index(lowest)
     doubled = next(i for i in range(at, len(factors)) if factors[i] >= 2 * lowest)
     assert doubled - at == pytest.approx(at, rel=0.1)
@@ -88,10 +90,10 @@ def test_with_full_trust_the_step_is_the_literal_one_to_the_bit():
         model = mlp()
         update = torch.optim.SGD(model.parameters(), lr=0.01)
         reweighter = reweigh.Reweighter(model, cross_entropy, safeguard=safeguard)
-        if safeguard is not None:  # as after a hundred quiet steps
-            one, best = torch.tensor(1.0), torch.tensor(10.0)
+        if safeguard is not None:  # as after two hundred quiet steps
+            one = torch.tensor(1.0)
             reweighter.load_state_dict(
-                {"step": one * 100, "start": best, "best": best, "smooth": best * 0, "trust": one}
+                {"step": one * 200, "start": one * 1e6, "best": one, "smooth": one, "trust": one}
             )
         for _ in range(20):
             update.zero_grad()

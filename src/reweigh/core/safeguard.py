@@ -15,7 +15,7 @@ the curvature of the clean loss, which nobody knows; so the bound is found out b
                 then it falls by a tenth
     factor      max(u, c)
 
-While the clean loss behaves, full trust is there after a hundred steps, and the rule is the
+While the clean loss behaves, full trust is there after two hundred steps, and the rule is the
 paper's, to the bit, at no cost. Trust lost late comes back late: tenfold takes ten times the steps
 so far, so that a learning rate that is too large is tried again ever more rarely. Nothing here has
 a unit: scaling or shifting the loss changes nothing.

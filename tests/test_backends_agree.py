@@ -102,6 +102,22 @@ def test_backward_leaves_the_gradient_of_the_weighted_loss(problem, backend):
             assert torch.allclose(p.grad, g, rtol=1e-9, atol=1e-12), name
 
 
+@pytest.mark.parametrize("backend", EXACT)
+@pytest.mark.parametrize("problem", [p for p in PROBLEMS if p.autocast], ids=str)
+def test_backward_is_right_under_autocast_too(problem, backend):
+    if backend in problem.refused_by:
+        return
+    model, loss, train, clean = problem.make(torch.float32)
+    twin = copy.deepcopy(model)
+    with problem.context():
+        step = reweigh.Reweighter(model, loss, backend=backend, safeguard=None)(train, clean)
+        expected = definition.weighted_gradient(twin, loss, train, step.weights)
+    step.loss.backward()  # outside of autocast, as is usual
+    assert float(step.weights.sum()) > 0
+    got = torch.cat([p.grad.flatten() for p in model.parameters()])
+    assert relative(got - torch.cat([g.flatten() for g in expected]), got) <= 2e-2
+
+
 def test_weights_of_all_exact_back_ends_are_the_same():
     problem = PROBLEMS[0]
     model, loss, train, clean = problem.make(torch.float64)

@@ -188,6 +188,32 @@ class TestAuto:
             expected = definition.scores(model, loss, train, clean)
             assert torch.allclose(reweighter(train, clean).scores, expected, rtol=1e-9)
 
+    def test_follows_a_model_that_takes_turns_between_equal_branches(self):
+        class Turns(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.branches, self.turn = nn.ModuleList([mlp(), mlp(), mlp()]), 0
+
+            def forward(self, x):
+                return self.branches[self.turn](x)
+
+        model = Turns().double()
+        reweighter = reweigh.Reweighter(model, cross_entropy, safeguard=None)
+        for turn in (0, 1, 0, 2, 1):
+            model.turn = turn
+            model.zero_grad()
+            (x, y), (cx, cy) = vectors(6), vectors(4)
+            train, clean = (x.double(), y), (cx.double(), cy)
+            step = reweighter(train, clean)
+            assert torch.allclose(
+                step.scores, definition.scores(model, cross_entropy, train, clean)
+            )
+            step.loss.backward()
+            expected = definition.weighted_gradient(model, cross_entropy, train, step.weights)
+            for p, g in zip(model.parameters(), expected, strict=True):
+                assert (p.grad is None) == (g is None)
+                assert g is None or torch.allclose(p.grad, g)
+
     def test_warns_when_only_an_approximation_can_run(self):
         class Opaque(torch.autograd.Function):
             @staticmethod

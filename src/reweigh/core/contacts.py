@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..errors import UnsupportedModelError
 from .gradient_rules import gradients
+from .graph import leaves
 from .loss import Batch
 from .parameters import Direction
 from .tangents import STOPS, TangentMode, recorded, tangent_of_call, tensors
@@ -70,6 +71,18 @@ class Contact:
         out = self.out[0] if isinstance(self.out, (tuple, list)) else self.out
         assert isinstance(out, Tensor)
         return out
+
+    def roots(self) -> tuple[int, ...]:
+        """The ids of the parameters behind the sources."""
+        found: list[int] = []
+        for origin in self.origins:
+            if isinstance(origin, Transposed):
+                found.append(id(origin.parameter))
+            elif isinstance(origin, Tensor):
+                found.append(id(origin))
+            else:
+                found += sorted(id(leaf) for leaf in leaves(origin.node))
+        return tuple(found)
 
     def expect_write(self, *, keep: bool) -> None:
         """The operation is about to overwrite its first argument; keep a copy if it is needed."""

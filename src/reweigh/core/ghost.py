@@ -49,7 +49,8 @@ def align(
         direct = mode.tangent(losses)  # a part of the loss that does not involve the batch
     finally:
         mode.release()
-    key = tuple((contact.func, contact.result.ndim) for contact in contacts)
+    # Which operations, on which parameters: a model that takes another path is measured again.
+    key = tuple((contact.func, contact.result.ndim, contact.roots()) for contact in contacts)
     known: Plan | None = memory.get(key)
     fresh = known is None or not known.fits(contacts, len(losses))
     plan = _measure(model, losses, contacts, direction) if known is None or fresh else known
@@ -196,7 +197,7 @@ def _measure(
         certain = certain and len(found) == 1
     everything = {id(p) for p in trainable(model).values()}
     aligned = {id(p) for p in direction.parameters}
-    reachable = frozenset(id(leaf) for leaf in leaves(losses))
+    reachable = frozenset(id(leaf) for leaf in leaves(losses.grad_fn))
     return Plan(tuple(layouts), reachable, everything == aligned >= reachable, certain)
 
 

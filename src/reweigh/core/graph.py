@@ -11,20 +11,20 @@ from torch import Tensor
 Gradient = Callable[[Tensor], Sequence[Tensor | None]]
 
 
-def leaves(result: Tensor) -> list[Tensor]:
-    """Every tensor that `result.backward()` would leave a gradient in."""
+def leaves(node: Any) -> list[Tensor]:
+    """Every tensor that a backward pass from a node of the graph would leave a gradient in."""
     found: list[Tensor] = []
     seen: set[Any] = set()
-    stack: list[Any] = [result.grad_fn]
+    stack: list[Any] = [node]
     while stack:
-        node = stack.pop()
-        if node is None or node in seen:
+        current = stack.pop()
+        if current is None or current in seen:
             continue
-        seen.add(node)
-        variable = getattr(node, "variable", None)
+        seen.add(current)
+        variable = getattr(current, "variable", None)
         if isinstance(variable, Tensor):
             found.append(variable)
-        stack.extend(following for following, _ in node.next_functions)
+        stack.extend(following for following, _ in current.next_functions)
     return found
 
 

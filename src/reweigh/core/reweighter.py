@@ -157,7 +157,7 @@ class _Ready:
     def __call__(self) -> list[Tensor | None]:
         """The gradient per aligned parameter."""
         if self._gradient is None:
-            self._inputs = leaves(self._loss)
+            self._inputs = leaves(self._loss.grad_fn)
             self._gradient = torch.autograd.grad(self._loss, self._inputs, allow_unused=True)
         found = {id(x): g for x, g in zip(self._inputs, self._gradient, strict=True)}
         return [found.get(id(p)) for p in self._direction.parameters]

@@ -214,6 +214,28 @@ class TestAuto:
                 assert (p.grad is None) == (g is None)
                 assert g is None or torch.allclose(p.grad, g)
 
+    def test_notices_when_a_switch_couples_the_examples(self):
+        """No module and no mode changes, only what forward does; the proof is for what was run."""
+
+        class Switch(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body, self.coupled = mlp(), False
+
+            def forward(self, x):
+                h = self.body(x)
+                return h - h.mean(0) * h.std() if self.coupled else h
+
+        model = Switch().double()
+        reweighter = reweigh.Reweighter(model, cross_entropy)
+        for coupled, backend in ((False, "ghost"), (True, "forward_mode")):
+            model.coupled = coupled
+            (x, y), (cx, cy) = vectors(6), vectors(4)
+            train, clean = (x.double(), y), (cx.double(), cy)
+            expected = definition.scores(model, cross_entropy, train, clean)
+            assert torch.allclose(reweighter(train, clean).scores, expected, rtol=1e-9)
+            assert reweighter.backend == backend
+
     def test_warns_when_only_an_approximation_can_run(self):
         class Opaque(torch.autograd.Function):
             @staticmethod

@@ -139,6 +139,7 @@ class Meet(TangentMode):
     def __init__(self, model: nn.Module, direction: Direction, train: Batch) -> None:
         super().__init__(model, direction)
         self.contacts: list[Contact] = []
+        self.path: list[OpOverload] = []  # every operation, in order
         self._train = train
 
     def __enter__(self) -> Meet:
@@ -157,6 +158,7 @@ class Meet(TangentMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         kwargs = kwargs or {}
+        self.path.append(func)
         found: dict[int, Tensor] = {}
         varies = False
         for value in tensors((*args, *kwargs.values())):

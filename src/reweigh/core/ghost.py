@@ -50,7 +50,8 @@ def align(
     finally:
         mode.release()
     # Which operations, on which parameters: a model that takes another path is measured again.
-    key = tuple((contact.func, contact.result.ndim, contact.roots()) for contact in contacts)
+    roots = [(contact.result.ndim, *contact.roots()) for contact in contacts]
+    key = (tuple(mode.path), tuple(roots))
     known: Plan | None = memory.get(key)
     fresh = known is None or not known.fits(contacts, len(losses))
     plan = _measure(model, losses, contacts, direction) if known is None or fresh else known

@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ReweighWarning, SettingError
+from ..errors import ReweighWarning, SettingError, UnsupportedModelError
 from .alignment import Alignment, Memory
 from .backends import Choice, choose, require_known, run
 from .chunks import require_chunk, run_in_chunks
 from .clean import clean_gradient
 from .finite_difference import EPSILON
 from .graph import leaves, with_gradient
-from .isolation import eager
+from .isolation import eager, undone_on_error
 from .loss import Batch, Loss, require_same_device
 from .parameters import Direction, Params, select
 from .safeguard import Safeguard, make_safeguard
@@ -110,10 +110,15 @@ class Reweighter:
             choice, alignment = run_in_chunks(choice, *arguments, chunk=self._chunk)
         elif choice == "auto":
             choice, alignment = choose(*arguments)
+        elif self._asked == "auto":
+            try:
+                with undone_on_error(self.model):
+                    alignment = run(choice, *arguments)
+            except UnsupportedModelError:  # the model has taken a path it had not taken before
+                choice, alignment = choose(*arguments)
         else:
             alignment = run(choice, *arguments)
-        if key not in self._known:
-            self._known[key] = (choice, memory)
+        self._known[key] = (choice, memory)
         if self._asked == "auto":
             self.backend = choice
         return alignment

@@ -198,6 +198,19 @@ class Centred(nn.Module):
         return x - x.mean(0, keepdim=True)
 
 
+class Tracker(nn.Module):
+    """Subtracts a running mean that it updates by itself, in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.mean.mul_(0.9).add_(0.1 * x.detach().mean(0))
+        return x - self.mean
+
+
 class ReversedGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -353,6 +366,10 @@ def weight_normed() -> nn.Module:
     return nn.Sequential(first, nn.ELU(), nn.Linear(6, CLASSES))
 
 
+def tracking() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 6), Tracker(), nn.Tanh(), nn.Linear(6, CLASSES))
+
+
 def centred() -> nn.Module:
     return nn.Sequential(nn.Linear(8, 6), Centred(), nn.Tanh(), nn.Linear(6, CLASSES))
 
@@ -395,6 +412,7 @@ PROBLEMS = [
     Problem("channels-last", _channels_last),
     Problem("stop-gradient", simple(StopGradient, vectors)),
     Problem("in-batch-negatives", simple(lambda: mlp(8, 3), vectors, contrastive), GHOST),
+    Problem("custom-running-mean", simple(tracking, vectors)),
     Problem("custom-batch-norm", simple(centred, vectors), GHOST),
     Problem("gradient-reversal", simple(Adversarial, vectors), frozenset({"forward_mode"})),
     Problem("writes-into-slices", simple(Slices, vectors), frozenset({"forward_mode"})),

@@ -96,8 +96,8 @@ class TangentMode(TorchDispatchMode):
         for cell in list(self._cells):
             cell.tangent = None
         self._cells.clear()
-        for parameter in self._direction.parameters:
-            parameter.__dict__.pop("_reweigh", None)
+        for kept in (*self._direction.parameters, *self.model.buffers()):
+            kept.__dict__.pop("_reweigh", None)
 
     def tangent(self, value: Any) -> Tensor | None:
         """The tangent of a tensor, or None where it is zero."""

@@ -246,6 +246,41 @@ class Slices(nn.Module):
         return out
 
 
+class Slicing(nn.Module):
+    """Parameters sliced, transposed, scaled in place, and outputs that the loss does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(9, 8))
+        self.scale, self.side = nn.Parameter(torch.rand(6)), nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.side(x)
+        h = x @ self.table[2:8].t()
+        h.mul_(self.scale)
+        return h.tanh() @ self.table[:6, :CLASSES]
+
+
+class SparseTable(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(11, 6, sparse=True), nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.table(x).mean(1))
+
+
+class Spectrum(nn.Module):
+    """Complex numbers on the way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(8, 8), nn.Linear(5, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.fft.rfft(self.body(x)).abs())
+
+
 class StopGradient(nn.Module):
     """Part of the value is detached, part computed under no_grad."""
 
@@ -410,6 +445,9 @@ PROBLEMS = [
     Problem("all-scores-negative", _all_negative),
     Problem("weight-norm", simple(weight_normed, vectors)),
     Problem("channels-last", _channels_last),
+    Problem("slices-and-in-place", simple(Slicing, vectors)),
+    Problem("sparse-embedding", simple(SparseTable, tokens), GHOST),
+    Problem("fourier", simple(Spectrum, vectors)),
     Problem("stop-gradient", simple(StopGradient, vectors)),
     Problem("in-batch-negatives", simple(lambda: mlp(8, 3), vectors, contrastive), GHOST),
     Problem("custom-running-mean", simple(tracking, vectors)),

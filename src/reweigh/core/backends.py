@@ -21,10 +21,12 @@ from torch import nn
 from ..errors import ReweighError, ReweighWarning, UnsupportedModelError, unknown
 from . import double_backward, finite_difference, forward_mode, ghost
 from .alignment import Alignment, Backend, Memory
+from .ghost import MOST_PATHS
+from .graph import unhooked
 from .isolation import precision, undone_on_error
 from .loss import Batch, Loss
 from .parameters import Direction, dot
-from .tolerance import probe, tolerance
+from .tolerance import due, probe, tolerance
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,9 @@ class Choice(str):
         self.exact = name not in BACKENDS or BACKENDS[name].exact
         return self
 
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return str(self), self.reason
+
 
 def require_known(name: str) -> str:
     """Return `name` if it is a back-end or "auto"; else an error with a suggestion."""
@@ -74,9 +79,14 @@ def run(
     """Align with one back-end, proven on the first batch that `memory` sees."""
     entry = BACKENDS[name]
     alignment = entry.align(model, loss, train, direction, memory)
-    if entry.exact and not entry.proves_itself and not memory.get("proven"):
-        prove(name, model, alignment, direction)
-        memory["proven"] = True
+    if entry.exact and not entry.proves_itself:
+        proven = memory.setdefault("proven", {})
+        if len(proven) > MOST_PATHS:
+            proven.clear()
+        path = hash((name, memory.get(forward_mode.PATH)))
+        proven[path] = proven.get(path, 0) + 1
+        if due(proven[path]):
+            prove(name, model, alignment, direction)
     return alignment
 
 
@@ -112,10 +122,11 @@ def prove(name: str, model: nn.Module, alignment: Alignment, direction: Directio
     """Raise unless the scores agree with a plain backward along random factors."""
     factors = probe(alignment.losses)
     close = tolerance(precision(model, alignment.losses))
-    truth = torch.autograd.grad(
-        alignment.weighted(factors), direction.parameters, retain_graph=True, allow_unused=True,
-        materialize_grads=True,
-    )  # fmt: skip
+    with unhooked(direction.parameters):
+        truth = torch.autograd.grad(
+            alignment.weighted(factors), direction.parameters, retain_graph=True,
+            allow_unused=True, materialize_grads=True,
+        )  # fmt: skip
     truth = tuple(g.to_dense() if g.is_sparse else g for g in truth)
     gap = (dot(truth, direction.values) - (factors * alignment.scores).sum()).abs()
     bound = close * dot(truth, truth).sqrt() * direction.norm_squared().sqrt()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from .graph import unhooked
 from .isolation import isolated
 from .loss import Batch, Loss, evaluate, require_gradient
 from .parameters import Direction
@@ -24,9 +25,11 @@ def clean_gradient(
     """
     with isolated(model, own_stream=True), torch.enable_grad():
         losses = require_gradient(evaluate(model, loss, clean, which="clean"), which="clean")
-        values = torch.autograd.grad(
-            losses.mean(), list(parameters.values()), materialize_grads=True, allow_unused=True
-        )
+        theta = list(parameters.values())
+        with unhooked(theta):
+            values = torch.autograd.grad(
+                losses.mean(), theta, materialize_grads=True, allow_unused=True
+            )
     dense = tuple(v.to_dense() if v.is_sparse else v for v in values)
     direction = Direction(tuple(parameters), tuple(parameters.values()), dense)
     return losses.detach(), direction

@@ -47,7 +47,9 @@ def _origin(value: Tensor) -> Origin:
         return value
     base, node = value._base, value.grad_fn
     if base is not None and base.is_leaf and node is not None and node.name() == "TBackward0":
-        return Transposed(base)
+        whole = base.ndim == 2 and value.shape == base.shape[::-1]  # not the transpose of a slice
+        if whole and value.stride() == base.stride()[::-1]:
+            return Transposed(base)
     return get_gradient_edge(value)
 
 
@@ -116,7 +118,13 @@ class Contact:
         def lookup(value: Any) -> Tensor | None:
             return found.get(id(value)) if isinstance(value, Tensor) else None
 
-        result = tangent_of_call(self.func, self.args, self.kwargs, self.out, lookup)
+        args = self.args
+        if self.func._schema.is_mutable and self.func not in _INDIFFERENT:
+            copy = args[0].clone()  # the formula may run the operation, which overwrites it
+            if id(args[0]) in found:
+                found[id(copy)] = found[id(args[0])].clone()
+            args = (copy, *args[1:])
+        result = tangent_of_call(self.func, args, self.kwargs, self.out, lookup)
         first: Tensor | None = result[0] if isinstance(result, (tuple, list)) else result
         return first
 
@@ -194,6 +202,11 @@ class Meet(TangentMode):
             raise UnsupportedModelError(
                 f"train-mode batch normalisation {self.where()} couples the examples of a batch, "
                 f"which ghost cannot follow: use backend='forward_mode', or GroupNorm"
+            )
+        if func is _aten.embedding.default and len(args) > 4 and args[4]:
+            raise UnsupportedModelError(
+                f"the embedding {self.where()} has sparse gradients, which ghost cannot assemble: "
+                f"use backend='forward_mode', or sparse=False"
             )
         contact = Contact(func, args, kwargs, found)
         if func._schema.is_mutable:

@@ -18,6 +18,7 @@ from torch import nn
 
 from ..errors import UnsupportedModelError
 from .alignment import Alignment, Memory
+from .graph import unhooked
 from .isolation import differentiable_kernels
 from .loss import Batch, Loss, evaluate, require_gradient
 from .parameters import Direction
@@ -35,9 +36,10 @@ def align(
         eps = torch.zeros_like(losses, requires_grad=True)
         try:
             # line 6: the gradient of the perturbed loss, kept as a function of eps
-            gradient = torch.autograd.grad(
-                losses, theta, grad_outputs=eps, create_graph=True, allow_unused=True
-            )
+            with unhooked(theta):
+                gradient = torch.autograd.grad(
+                    losses, theta, grad_outputs=eps, create_graph=True, allow_unused=True
+                )
             # line 7: the look-ahead step; alpha = 1 and the constant theta drop out of line 10
             used = [
                 (g, v) for g, v in zip(gradient, direction.values, strict=True) if g is not None

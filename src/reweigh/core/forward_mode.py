@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._ops import OpOverload
 
 from .alignment import Alignment, Memory
 from .isolation import differentiable_kernels
@@ -24,12 +25,19 @@ from .loss import Batch, Loss, evaluate, require_gradient
 from .parameters import Direction
 from .tangents import TangentMode, recorded, tensors
 
+PATH = "path"  # in memory: every operation of the last pass, for whoever proves it
+
 
 class Propagate(TangentMode):
     """Every operation with a tangent among its arguments hands one on to its result."""
 
+    def __init__(self, model: nn.Module, direction: Direction) -> None:
+        super().__init__(model, direction)
+        self.path: list[OpOverload] = []
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         kwargs = kwargs or {}
+        self.path.append(func)
         if not recorded(func) or not self._involved(args, kwargs):
             return func(*args, **kwargs)
         out, tangents = self.derive(func, args, kwargs)
@@ -51,5 +59,6 @@ def align(
         tangent = mode.tangent(losses)
     finally:
         mode.release()
+    memory[PATH] = tuple(mode.path)
     scores = torch.zeros_like(losses) if tangent is None else tangent.detach().clone()
     return Alignment(losses.detach(), scores, lambda w: (w * losses).sum())

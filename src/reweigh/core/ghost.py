@@ -29,12 +29,12 @@ from torch.autograd.graph import GradientEdge
 from ..errors import UnsupportedModelError
 from .alignment import Alignment, Memory
 from .contacts import Contact, Meet, Origin, Transposed
-from .graph import leaves, with_gradient
+from .graph import leaves, unhooked, with_gradient
 from .isolation import plain_recurrence, precision
 from .layout import Layout, find_layout
 from .loss import Batch, Loss, evaluate, require_gradient
 from .parameters import Direction, dot, trainable
-from .tolerance import probe, tolerance
+from .tolerance import due, probe, tolerance
 
 
 def align(
@@ -49,43 +49,48 @@ def align(
         direct = mode.tangent(losses)  # a part of the loss that does not involve the batch
     finally:
         mode.release()
-    # Which operations, on which parameters: a model that takes another path is measured again.
-    roots = [(contact.result.ndim, *contact.roots()) for contact in contacts]
-    key = (tuple(mode.path), tuple(roots))
-    known: Plan | None = memory.get(key)
-    fresh = known is None or not known.fits(contacts, len(losses))
-    plan = _measure(model, losses, contacts, direction) if known is None or fresh else known
-    keep = fresh or not plan.assembles
+    n = len(losses)
+    key = (tuple(mode.path), tuple((sizes(c, n), c.roots()) for c in contacts))
+    layouts, uses = memory.get(key, (None, 0))
+    fresh = layouts is None or due(uses + 1)
+    certain = True
+    if layouts is None or fresh:
+        layouts, certain = _measure(model, losses, contacts, direction)
+    reachable = {id(leaf) for leaf in leaves(losses.grad_fn)}
+    assembles = _assembles(model, direction, reachable)
+    keep = fresh or not assembles
     outputs = _backward(losses, contacts, torch.ones_like(losses), keep=keep)
-    capture = Capture(contacts, outputs, plan.layouts)
+    capture = Capture(contacts, outputs, layouts)
     scores = capture.scores(losses, direct)
     if fresh:
-        _prove(model, losses, capture, scores, direction, plan)
-        if plan.certain:
-            memory[key] = plan
-    if not plan.assembles:
+        _prove(model, losses, capture, scores, direction)
+    if certain:
+        if len(memory) > MOST_PATHS:  # a model that never takes the same path twice
+            memory.clear()
+        memory[key] = (layouts, uses + 1)
+    if not assembles:
         return Alignment(losses.detach(), scores, lambda w: (w * losses).sum())
     values = losses.detach()
-    theta, reachable = direction.parameters, plan.reachable
-    return Alignment(values, scores, lambda w: assembled(w, values, capture, theta, reachable))
+    # A parameter that the loss does not touch keeps the gradient it has, as in plain training.
+    reached = [p for p in direction.parameters if id(p) in reachable]
+    return Alignment(values, scores, lambda w: assembled(w, values, capture, reached))
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What was measured of a model once: where its examples lie, and whether the update can be
-    assembled (every trainable parameter is aligned and nothing else needs a gradient)."""
+# Of one model in one mode: where the examples lie in the results of its contacts, by path (every
+# operation, the parameters and sizes at each contact), with the number of uses since measured.
+MOST_PATHS = 64
 
-    layouts: tuple[Layout, ...]
-    reachable: frozenset[int]  # ids of what backward would leave a gradient in
-    assembles: bool
-    certain: bool  # False: another batch could show another layout, so measure again
 
-    def fits(self, contacts: Sequence[Contact], n: int) -> bool:
-        """Whether the layouts make sense for these contacts."""
-        return all(
-            layout.fits(contact.result.shape, n)
-            for layout, contact in zip(self.layouts, contacts, strict=True)
-        )
+def sizes(contact: Contact, n: int) -> tuple[int, ...]:
+    """For each dimension of a result: 0 if it cannot hold n examples, 1 if just those, else 2."""
+    return tuple(0 if size % n else 1 if size == n else 2 for size in contact.result.shape)
+
+
+def _assembles(model: nn.Module, direction: Direction, reachable: set[int]) -> bool:
+    """Whether the update can be put together from the capture: every trainable parameter is
+    aligned, and nothing else needs a gradient."""
+    aligned = {id(p) for p in direction.parameters}
+    return {id(p) for p in trainable(model).values()} == aligned >= reachable
 
 
 @dataclass
@@ -150,12 +155,9 @@ def assembled(
     weights: Tensor,
     losses: Tensor,
     capture: Capture,
-    parameters: Sequence[nn.Parameter],
-    reachable: frozenset[int],
+    reached: Sequence[nn.Parameter],
 ) -> Tensor:
     """sum_i weights_i losses_i, differentiable through the capture."""
-    # A parameter that the loss does not touch keeps the gradient it has, as in plain training.
-    reached = [p for p in parameters if id(p) in reachable]
     return with_gradient(
         (weights * losses).sum(), reached, lambda scale: capture.gradient(weights * scale, reached)
     )
@@ -167,22 +169,23 @@ def _backward(
     """The gradient of sum_i factors_i f_i at the result of each contact."""
     if not contacts:
         return []
-    return list(
-        torch.autograd.grad(
-            losses,
-            [contact.edge for contact in contacts if contact.edge is not None],
-            factors,
-            retain_graph=keep,
-            allow_unused=True,
-            materialize_grads=True,
-        )
+    found = torch.autograd.grad(
+        losses,
+        [contact.edge for contact in contacts if contact.edge is not None],
+        factors,
+        retain_graph=keep,
+        allow_unused=True,
     )
+    return [
+        torch.zeros_like(c.result) if g is None else g for c, g in zip(contacts, found, strict=True)
+    ]
 
 
 def _measure(
     model: nn.Module, losses: Tensor, contacts: list[Contact], direction: Direction
-) -> Plan:
-    """Find where the examples lie in every result, or that they are coupled."""
+) -> tuple[tuple[Layout, ...], bool]:
+    """Where the examples lie in every result, and whether another batch could show otherwise; an
+    error if they are coupled."""
     factors, close = probe(losses), tolerance(precision(model, losses))
     plain = _backward(losses, contacts, torch.ones_like(losses), keep=True)
     scaled = _backward(losses, contacts, factors, keep=True)
@@ -195,11 +198,10 @@ def _measure(
                 f"which ghost cannot follow: use backend='auto' or 'forward_mode'"
             )
         layouts.append(found[0])
-        certain = certain and len(found) == 1
-    everything = {id(p) for p in trainable(model).values()}
-    aligned = {id(p) for p in direction.parameters}
-    reachable = frozenset(id(leaf) for leaf in leaves(losses.grad_fn))
-    return Plan(tuple(layouts), reachable, everything == aligned >= reachable, certain)
+        # A gradient of zero (a closed gate, a head at zero) fits any layout, and any coupling.
+        seen = torch.linalg.vector_norm(other) > 1e-9 * torch.linalg.vector_norm(factors)
+        certain = certain and len(found) == 1 and bool(seen)
+    return tuple(layouts), certain
 
 
 def _prove(
@@ -208,14 +210,15 @@ def _prove(
     capture: Capture,
     scores: Tensor,
     direction: Direction,
-    plan: Plan,
 ) -> None:
     """Compare with autograd: the assembled gradient, and the scores through it."""
     factors, close = probe(losses), tolerance(precision(model, losses))
-    truth = torch.autograd.grad(
-        losses, direction.parameters, factors, retain_graph=True, materialize_grads=True,
-        allow_unused=True,
-    )  # fmt: skip
+    with unhooked(direction.parameters):
+        truth = torch.autograd.grad(
+            losses, direction.parameters, factors, retain_graph=True, materialize_grads=True,
+            allow_unused=True,
+        )  # fmt: skip
+    truth = tuple(g.to_dense() if g.is_sparse else g for g in truth)
     guess = capture.gradient(factors, direction.parameters)
     size = dot(truth, truth).sqrt()
     for name, right, mine in zip(direction.names, truth, guess, strict=True):

@@ -62,9 +62,10 @@ def _by_autograd(
         return value
 
     with torch.enable_grad():
+        swapped = swap(list(args))
         if func._schema.is_mutable:  # the kept input may be needed again
-            args = [args[0].clone(), *args[1:]]
-        out = func(*swap(args), **{k: swap(v) for k, v in kwargs.items()})
+            swapped[0] = swapped[0].clone()
+        out = func(*swapped, **{k: swap(v) for k, v in kwargs.items()})
         first = out[0] if isinstance(out, (tuple, list)) else out
         return list(torch.autograd.grad(first, list(leaves.values()), g, allow_unused=True))
 

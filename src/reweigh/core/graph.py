@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -26,6 +27,19 @@ def leaves(node: Any) -> list[Tensor]:
             found.append(variable)
         stack.extend(following for following, _ in current.next_functions)
     return found
+
+
+@contextmanager
+def unhooked(tensors: Sequence[Tensor]) -> Iterator[None]:
+    """Take gradients without running the hooks registered on the tensors."""
+    kept = [(t._backward_hooks, dict(t._backward_hooks)) for t in tensors if t._backward_hooks]
+    for hooks, _ in kept:
+        hooks.clear()
+    try:
+        yield
+    finally:
+        for hooks, before in kept:
+            hooks.update(before)
 
 
 class _WithGradient(torch.autograd.Function):

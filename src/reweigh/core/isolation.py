@@ -35,10 +35,11 @@ class Snapshot:
     """Buffers and random state of a model at one moment, to go back to."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._buffers = [
-            (module._buffers, name, buffer, buffer.clone())
-            for module in model.modules()
-            for name, buffer in module._buffers.items()
+        self._owners = [(m._buffers, dict(m._buffers)) for m in model.modules() if m._buffers]
+        self._values = [
+            (buffer, buffer.clone())
+            for _, buffers in self._owners
+            for buffer in buffers.values()
             if buffer is not None
         ]
         self._states = [(generator, generator.get_state()) for generator in _generators(model)]
@@ -48,13 +49,15 @@ class Snapshot:
         for generator, state in self._states:
             generator.set_state(state)
         with torch.no_grad():
-            for owner, name, buffer, value in self._buffers:
+            for buffer, value in self._values:
                 buffer.copy_(value)
-                owner[name] = buffer
+        for owner, buffers in self._owners:
+            owner.clear()
+            owner.update(buffers)
 
     def fork_random_stream(self) -> None:
         """Go on with random numbers that are independent of those that would have come."""
-        seed = int(torch.randint(_SEEDS, (), generator=torch.default_generator))
+        seed = int(torch.randint(_SEEDS, (), generator=torch.default_generator, device="cpu"))
         for generator, _ in self._states:
             generator.manual_seed(seed)
 

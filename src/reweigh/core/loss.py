@@ -51,7 +51,8 @@ def per_example(criterion: Callable[..., Tensor], **options: Any) -> Loss:
 def evaluate(model: nn.Module, loss: Loss, batch: Batch, *, which: str) -> Tensor:
     """The per-example losses of `batch`, refused with a typed error where they are not that."""
     sizes = leading_sizes(batch, which=which)
-    values = loss(model, batch)
+    # Fresh containers: a loss may pop its labels out of a dict, and there is more than one pass.
+    values = loss(model, tree_map(lambda leaf: leaf, batch))
     if not isinstance(values, Tensor):
         raise LossShapeError(
             f"loss returned {type(values).__name__} for the {which} batch; "

@@ -41,7 +41,8 @@ def dot(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
 
 def norm_squared(values: Sequence[Tensor]) -> Tensor:
     """The squared length of a list of tensors taken as one vector, in float32 or better."""
-    lengths = torch.stack(torch._foreach_norm(list(values)))
+    dense = [value.to_dense() if value.is_sparse else value for value in values]
+    lengths = torch.stack(torch._foreach_norm(dense))
     return (lengths if lengths.dtype == torch.float64 else lengths.float()).square().sum()
 
 

@@ -20,7 +20,7 @@ from .backends import Choice, choose, require_known, run
 from .chunks import require_chunk, run_in_chunks
 from .clean import clean_gradient
 from .finite_difference import EPSILON
-from .graph import leaves, with_gradient
+from .graph import leaves, unhooked, with_gradient
 from .isolation import eager, undone_on_error
 from .loss import Batch, Loss, require_same_device
 from .parameters import Direction, Params, select
@@ -80,6 +80,10 @@ class Reweighter:
 
     def __call__(self, train: Batch, clean: Batch) -> Step:
         """Weigh `train` against `clean`; call `.loss.backward()` on what comes back."""
+        with torch.enable_grad():
+            return self._weigh(train, clean)
+
+    def _weigh(self, train: Batch, clean: Batch) -> Step:
         self._check_mode()
         require_same_device(train, clean)
         with eager():
@@ -163,7 +167,8 @@ class _Ready:
         """The gradient per aligned parameter."""
         if self._gradient is None:
             self._inputs = leaves(self._loss.grad_fn)
-            self._gradient = torch.autograd.grad(self._loss, self._inputs, allow_unused=True)
+            with unhooked(self._inputs):  # backward will run the user's hooks, once
+                self._gradient = torch.autograd.grad(self._loss, self._inputs, allow_unused=True)
         found = {id(x): g for x, g in zip(self._inputs, self._gradient, strict=True)}
         return [found.get(id(p)) for p in self._direction.parameters]
 

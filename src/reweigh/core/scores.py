@@ -4,7 +4,8 @@
 
 Signed and unscaled; G is the mean loss over the clean batch. Positive: a small step on example i
 lowers the clean loss. Exactly for the losses of one training forward: its dropout masks, its batch
-statistics, with BatchNorm's coupling between the examples included.
+statistics, with BatchNorm's coupling between the examples included. Hooks that a user registered on
+parameters act on the update, where they belong, and not on the scores.
 """
 
 from __future__ import annotations

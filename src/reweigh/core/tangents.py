@@ -233,10 +233,16 @@ def by_own_formula(func: OpOverload, args: Any, kwargs: Any, t: Lookup) -> tuple
 @contextmanager
 def _above_the_handler() -> Iterator[None]:
     """Switch on again what a dispatch mode's handler runs beneath: autograd, where the formulas
-    are, and the symbolic zeros they use (a kernel would read those as memory)."""
+    are, and the symbolic zeros and conjugates they use (a kernel would read those as memory)."""
     keys = torch._C.DispatchKey
     with ExitStack() as stack:
-        for key in (keys.AutogradFunctionality, keys.ADInplaceOrView, keys.ZeroTensor):
+        for key in (
+            keys.AutogradFunctionality,
+            keys.ADInplaceOrView,
+            keys.ZeroTensor,
+            keys.Conjugate,
+            keys.Negative,
+        ):
             stack.enter_context(torch._C._SetExcludeDispatchKeyGuard(key, False))
         yield
 

@@ -270,6 +270,28 @@ class SparseTable(nn.Module):
         return self.head(self.table(x).mean(1))
 
 
+class Bag(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bag, self.head = nn.EmbeddingBag(11, 6, mode="mean"), nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.bag(x))
+
+
+class Noisy(nn.Module):
+    """A variational layer behind BatchNorm: noise of the shape of what it is added to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean, self.spread = nn.Linear(8, 6), nn.Linear(8, 6)
+        self.norm, self.head = nn.BatchNorm1d(6), nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, spread = self.norm(self.mean(x)), F.softplus(self.spread(x))
+        return self.head(mean + spread * torch.randn_like(mean))
+
+
 class Spectrum(nn.Module):
     """Complex numbers on the way."""
 
@@ -447,6 +469,8 @@ PROBLEMS = [
     Problem("channels-last", _channels_last),
     Problem("slices-and-in-place", simple(Slicing, vectors)),
     Problem("sparse-embedding", simple(SparseTable, tokens), GHOST),
+    Problem("embedding-bag", simple(Bag, tokens), frozenset({"double_backward"})),
+    Problem("variational", simple(Noisy, vectors), GHOST),
     Problem("fourier", simple(Spectrum, vectors)),
     Problem("stop-gradient", simple(StopGradient, vectors)),
     Problem("in-batch-negatives", simple(lambda: mlp(8, 3), vectors, contrastive), GHOST),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import copy
+import dataclasses
 import pickle
 
 import pytest
@@ -185,3 +187,46 @@ def test_a_buffer_filled_on_first_use_is_not_filled_by_the_clean_batch():
     train, clean = labelled(6, 8), labelled(4, 8)
     reweigh.Reweighter(model, cross_entropy)(train, clean)
     assert torch.equal(model.centre, train[0].mean(0))
+
+
+def test_chunks_fall_through_when_a_later_one_takes_another_path():
+    class Sometimes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = mlp()
+
+        def forward(self, x):
+            h = self.body(x)
+            return h - h.mean(0) if x[0, 0] > 0 else h
+
+    train, clean = double(6), double(4)
+    train[0][:3, 0], train[0][3:, 0] = -1.0, 1.0
+    reweighter = reweigh.Reweighter(Sometimes().double(), cross_entropy, chunk=3)
+    step = reweighter(train, clean)
+    assert reweighter.backend == "forward_mode"
+    parts = [
+        definition.scores(reweighter.model, cross_entropy, (train[0][i], train[1][i]), clean)
+        for i in (slice(0, 3), slice(3, 6))
+    ]
+    assert torch.allclose(step.scores, torch.cat(parts))
+
+
+def test_batches_that_are_objects_are_followed_by_ghost_too():
+    class Encoding(collections.UserDict):
+        pass
+
+    @dataclasses.dataclass
+    class Rows:
+        inputs: torch.Tensor
+        labels: torch.Tensor
+
+    def loss(model, batch):
+        parts = (batch["inputs"], batch["labels"]) if isinstance(batch, Encoding) else (
+            batch.inputs, batch.labels)  # fmt: skip
+        return cross_entropy(model, parts)
+
+    for kind in (lambda x, y: Encoding(inputs=x, labels=y), Rows):
+        train, clean = kind(*double(6)), kind(*double(4))
+        reweighter = reweigh.Reweighter(mlp().double(), loss)
+        assert agrees(reweighter, train, clean, loss)
+        assert reweighter.backend == "ghost"

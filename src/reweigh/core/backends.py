@@ -7,7 +7,8 @@ grad sum_i r_i f_i, and
 
 must hold. It costs one backward, works where a double backward does not, and catches what no list
 of modules shows: in-batch negatives, custom norms, custom autograd functions whose backward is not
-the derivative of their forward.
+the derivative of their forward. A model can change, so it is repeated when the operations do, and
+besides at the 2nd, 4th, 8th, ... use and every 128th.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..errors import SettingError
+from ..errors import SettingError, UnsupportedModelError
 from .alignment import Alignment, Memory
 from .backends import Choice, choose, run
 from .graph import with_gradient
-from .isolation import Snapshot, eager, isolated
+from .isolation import Snapshot, eager, isolated, undone_on_error
 from .loss import Batch, Loss, batch_size, evaluate, rows
 from .parameters import Direction, trainable
 
@@ -50,8 +50,12 @@ def run_in_chunks(
     memory: Memory,
     *,
     chunk: int,
+    auto: bool = False,
 ) -> tuple[Choice, Alignment]:
-    """Align a batch piece by piece; the first piece settles the back-end when that is "auto"."""
+    """Align a batch piece by piece; the first piece settles the back-end when that is "auto".
+
+    With `auto`, a piece that the settled back-end refuses is given to the next one that can.
+    """
     n = batch_size(train)
     pieces: list[_Piece] = []
     losses: list[Tensor] = []
@@ -63,7 +67,13 @@ def run_in_chunks(
         if choice == "auto":
             choice, alignment = choose(model, loss, part, direction, memory)
         else:
-            alignment = run(choice, model, loss, part, direction, memory)
+            try:
+                with undone_on_error(model):
+                    alignment = run(choice, model, loss, part, direction, memory)
+            except UnsupportedModelError:
+                if not auto:
+                    raise
+                choice, alignment = choose(model, loss, part, direction, memory)
         pieces.append(piece)
         losses.append(alignment.losses)
         scores.append(alignment.scores)

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch.autograd.graph import GradientEdge, get_gradient_edge
-from torch.utils._pytree import tree_leaves
 
 from ..errors import UnsupportedModelError
 from .gradient_rules import gradients
 from .graph import leaves
-from .loss import Batch
+from .loss import Batch, tensors_of
 from .parameters import Direction
 from .tangents import STOPS, TangentMode, recorded, tangent_of_call, tensors
 
@@ -148,21 +147,19 @@ class Meet(TangentMode):
         super().__init__(model, direction)
         self.contacts: list[Contact] = []
         self.path: list[OpOverload] = []  # every operation, in order
-        self._train = train
+        self._leaves = list(tensors_of(train))
 
     def __enter__(self) -> Meet:
         super().__enter__()
-        for leaf in tree_leaves(self._train):
-            if isinstance(leaf, Tensor):
-                self.attach(leaf, None, varies=True)
+        for leaf in self._leaves:
+            self.attach(leaf, None, varies=True)
         return self
 
     def release(self) -> None:
         """Forget every tangent and mark."""
         super().release()
-        for leaf in tree_leaves(self._train):
-            if isinstance(leaf, Tensor):
-                leaf.__dict__.pop("_reweigh", None)
+        for leaf in self._leaves:
+            leaf.__dict__.pop("_reweigh", None)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         kwargs = kwargs or {}

@@ -7,7 +7,7 @@ plausible weights that mean nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -100,6 +100,17 @@ def leading_sizes(batch: Batch, *, which: str) -> set[int]:
     if 0 in sizes:
         raise BatchError(f"the {which} batch is empty: expected at least one example")
     return sizes
+
+
+def tensors_of(batch: Batch) -> Iterator[Tensor]:
+    """Every tensor in a batch, also inside mappings and objects that are no pytrees."""
+    for leaf in tree_leaves(batch):
+        if isinstance(leaf, Tensor):
+            yield leaf
+        elif isinstance(leaf, Mapping):
+            yield from tensors_of(dict(leaf))
+        elif hasattr(leaf, "__dict__") and not isinstance(leaf, (type, nn.Module)):
+            yield from tensors_of(vars(leaf))
 
 
 def batch_size(batch: Batch, *, which: str = "train") -> int:

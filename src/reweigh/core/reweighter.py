@@ -111,7 +111,9 @@ class Reweighter:
         choice, memory = self._known.get(key, (Choice(self._asked, ""), {EPSILON: self._epsilon}))
         arguments = (self.model, self.loss, train, direction, memory)
         if self._chunk is not None:
-            choice, alignment = run_in_chunks(choice, *arguments, chunk=self._chunk)
+            choice, alignment = run_in_chunks(
+                choice, *arguments, chunk=self._chunk, auto=self._asked == "auto"
+            )
         elif choice == "auto":
             choice, alignment = choose(*arguments)
         elif self._asked == "auto":

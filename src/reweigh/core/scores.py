@@ -58,7 +58,7 @@ def example_scores(
         require_finite(losses, which="clean")
         if chunk is not None:
             _, alignment = run_in_chunks(
-                backend, model, loss, train, direction, memory, chunk=chunk
+                backend, model, loss, train, direction, memory, chunk=chunk, auto=backend == "auto"
             )
         elif backend == "auto":
             _, alignment = choose(model, loss, train, direction, memory)

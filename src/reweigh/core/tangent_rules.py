@@ -135,6 +135,32 @@ def embedding(
     return found if padding < 0 else found.masked_fill_((index == padding).unsqueeze(-1), 0)
 
 
+@tangent_rule(aten._embedding_bag.default)
+def embedding_bag(
+    t: Lookup,
+    out: tuple[Tensor, ...],
+    weight: Tensor,
+    index: Tensor,
+    offsets: Tensor,
+    by_frequency: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    scale: Tensor | None = None,
+    *rest: Any,
+) -> tuple[Tensor | None, ...] | None:
+    """Sums and means of rows are linear in the table: the same of t(W)."""
+    if mode == 2 or by_frequency or t(scale) is not None:
+        raise UnsupportedModelError(
+            "an EmbeddingBag with mode='max', scale_grad_by_freq or trained per-sample weights has "
+            "no tangent rule: use mode='sum' or 'mean', or backend='finite_difference'"
+        )
+    tw = t(weight)
+    if tw is None:
+        return None
+    bag: Tensor = aten._embedding_bag(tw, index, offsets, False, mode, False, scale, *rest)[0]
+    return bag, None, None, None
+
+
 @tangent_rule(aten.native_layer_norm.default)
 def layer_norm(
     t: Lookup,

@@ -301,5 +301,14 @@ ALIKE = {
     _aten._adaptive_avg_pool2d.default,
     _aten.upsample_nearest2d.vec,
 }
-# Where the user stops the gradient; also what autograd calls on what it saves.
-STOPS = {_aten.detach.default, _aten.detach_.default}
+# Where the gradient stops: by the user's wish (also what autograd calls on what it saves), or because
+# only the shape of the argument matters.
+STOPS = {
+    _aten.detach.default,
+    _aten.detach_.default,
+    _aten.bernoulli.default,
+    _aten.bernoulli.p,
+    _aten.rand_like.default,
+    _aten.randn_like.default,
+    _aten.randint_like.default,
+}

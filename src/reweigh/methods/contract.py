@@ -1,0 +1,153 @@
+"""What a method is: four hooks, each with a default that makes it plain training.
+
+    sample    which examples a step trains on          default: the train part, shuffled
+    wrap      the network that is trained              default: the model itself
+    losses    one value per example                    default: the problem's criterion
+    weigh     what each of them counts                 default: 1/n
+
+A factory in its own file takes the `Problem` (all that may be known before training) and returns a
+`Method`. What a method remembers from step to step stands in `state`, by name, so that a run can be
+saved in the middle and go on as if it had never stopped. The loop (training/step.py) does the rest:
+
+    pair -> weighed = method.weigh(view, method.losses) -> weighed.loss.backward() -> optimizer
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ..core.loss import Batch, Loss
+
+Criterion = Callable[[Tensor, Tensor], Tensor]
+"""`criterion(outputs, targets) -> Tensor[n]`, one value per example."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a method may know before training begins.
+
+    criterion      outputs and targets to one value per example
+    classes        how many; 0 where targets are no classes (regression)
+    train_labels   [N] the labels as given, wrong ones among them
+    clean_labels   [M] the trusted ones
+    clean          all of the clean set as one batch, for methods that study it before training
+    steps          optimizer steps of the run
+    seed           of whatever the method draws; see `generator`
+    right_share    [classes] share of right labels among those given each class. Only an oracle
+                   can know it, and only `weighted` asks
+    pretrained     a model trained plainly on the same data, where the method asks for one
+    """
+
+    criterion: Criterion
+    classes: int
+    train_labels: Tensor
+    clean_labels: Tensor
+    clean: Batch
+    steps: int
+    seed: int = 0
+    right_share: Tensor | None = None
+    pretrained: nn.Module | None = None
+
+    def generator(self, purpose: str, step: int = 0) -> torch.Generator:
+        """Random numbers that depend on the seed, the purpose and the step alone."""
+        digest = hashlib.sha256(f"{self.seed} {purpose} {step}".encode()).digest()
+        return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Which examples a step trains on.
+
+    source      "train", or "clean" to train on the trusted examples alone
+    balanced    every class equally often
+    """
+
+    source: str = "train"
+    balanced: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """One step as the hooks see it. `ids` [n] are positions in the train part."""
+
+    model: nn.Module
+    train: Batch
+    clean: Batch
+    ids: Tensor
+    step: int
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """What a step trains on, and what it made of each example.
+
+    loss         a scalar; `backward()` leaves the gradient of the update
+    weights      [n] what each example counted, as the ledger records it
+    losses       [n] detached
+    scores       [n] signed alignment, where the method has one
+    clean_loss   where the method looked at the clean batch
+    """
+
+    loss: Tensor
+    weights: Tensor
+    losses: Tensor
+    scores: Tensor | None = None
+    clean_loss: Tensor | None = None
+
+
+class Stateful(Protocol):
+    """Anything that can be saved: tensors, numbers, strings, lists and dicts of them."""
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """All there is to remember."""
+
+    def load_state_dict(self, state: Any, /) -> Any:
+        """Go on from it."""
+
+
+Weigh = Callable[[View, Loss], Weighed]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train; see the module. Made by a factory of `METHODS`."""
+
+    name: str
+    losses: Loss
+    weigh: Weigh
+    sample: Sampling = Sampling()  # noqa: RUF009  frozen, without state
+    wrap: Callable[[nn.Module], nn.Module] | None = None
+    state: Mapping[str, Stateful] = field(default_factory=dict)
+
+
+def plain_losses(problem: Problem) -> Loss:
+    """`criterion(model(inputs), targets)`: what most methods train on."""
+
+    def losses(model: nn.Module, batch: Batch) -> Tensor:
+        inputs, targets = batch
+        return problem.criterion(model(inputs), targets)
+
+    return losses
+
+
+def weighed_by(weights: Callable[[View, Tensor], Tensor]) -> Weigh:
+    """A `weigh` hook from a rule that reads the losses, [n] detached, and returns weights [n]."""
+
+    def weigh(view: View, loss: Loss) -> Weighed:
+        losses = loss(view.model, view.train)
+        w = weights(view, losses.detach()).to(losses.dtype)
+        return Weighed(loss=(w * losses).sum(), weights=w, losses=losses.detach())
+
+    return weigh
+
+
+def evenly(view: View, losses: Tensor) -> Tensor:
+    """1/n each."""
+    return torch.full_like(losses, 1 / len(losses))

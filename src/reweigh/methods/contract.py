@@ -122,7 +122,7 @@ class Method:
     name: str
     losses: Loss
     weigh: Weigh
-    sample: Sampling = Sampling()  # noqa: RUF009  frozen, without state
+    sample: Sampling = Sampling()
     wrap: Callable[[nn.Module], nn.Module] | None = None
     state: Mapping[str, Stateful] = field(default_factory=dict)
 

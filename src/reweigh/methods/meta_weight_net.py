@@ -23,6 +23,7 @@ from torch.func import functional_call
 from ..core.isolation import differentiable_kernels
 from ..core.loss import Batch, Loss, evaluate
 from ..core.parameters import trainable
+from ..errors import SettingError
 from .contract import Method, Problem, Stateful, View, Weighed, plain_losses
 from .seeded import seeded
 
@@ -35,6 +36,8 @@ def meta_weight_net(
     weight_decay: float = 1e-4,
 ) -> Method:
     """Examples count by their loss, in a way that is learnt from the clean batches."""
+    if hidden < 1:
+        raise SettingError(f"hidden is {hidden}; expected one unit at least")
     network = seeded(lambda: weight_network(hidden), problem.generator("weight network"))
     network.to(problem.train_labels.device)
     adam = torch.optim.Adam(network.parameters(), lr=learning_rate, weight_decay=weight_decay)

@@ -77,9 +77,18 @@ class Run:
     """Plain SGD with momentum over a method's hooks; `saved()` and `load()` are all it remembers."""
 
     def __init__(
-        self, name, task, inputs, *, kind="classes", learning_rate=0.1, net=None, **options
+        self,
+        name,
+        task,
+        inputs,
+        *,
+        kind="classes",
+        learning_rate=0.1,
+        net=None,
+        size=SIZE,
+        **options,
     ):
-        self.task, self.inputs = task, inputs
+        self.task, self.inputs, self.size = task, inputs, size
         self.method = make(name, task, **options)
         net = model(kind) if net is None else net
         self.model = self.method.wrap(net) if self.method.wrap else net
@@ -87,7 +96,7 @@ class Run:
         self.step = 0
 
     def ids(self, n):
-        return torch.randperm(n, generator=torch.Generator().manual_seed(self.step))[:SIZE]
+        return torch.randperm(n, generator=torch.Generator().manual_seed(self.step))[: self.size]
 
     def view(self):
         clean_x, clean_y = self.task.clean

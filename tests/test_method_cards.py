@@ -4,6 +4,7 @@ python tests/test_method_cards.py      rewrites the index after a change
 """
 
 import inspect
+import json
 import re
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from reweigh.methods import METHODS
 from reweigh.methods.needs import EXPECTED
 
 CARDS = Path(__file__).parents[1] / "docs" / "methods"
+COSTS = CARDS.parents[1] / "results" / "methods" / "cost.json"
 INDEX = CARDS / "README.md"
 MARKS = "<!-- table -->\n", "<!-- /table -->"
 
@@ -61,6 +63,14 @@ def test_a_card_agrees_with_its_row(name):
     assert facts["Needs"] == (", ".join(f"`{need}`" for need in entry.needs) or "nothing")
     options = list(inspect.signature(entry.make).parameters.values())[1:]
     assert facts["Options"] == (", ".join(f"`{p.name}={p.default!r}`" for p in options) or "none")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_stated_cost_is_the_one_measured(name):
+    measured = [costs[name] for costs in json.loads(COSTS.read_text())["plain_steps"].values()]
+    stated = [float(number) for number in re.findall(r"[\d.]+", METHODS[name].cost)]
+    assert min(stated) - 0.25 <= min(measured)
+    assert max(measured) <= max(stated) + 0.25
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..core.isolation import differentiable_kernels
+from ..core.isolation import differentiable_kernels, eager
 from ..core.loss import Batch, Loss, evaluate
 from ..core.parameters import trainable
 from ..errors import SettingError
@@ -43,7 +43,7 @@ def meta_weight_net(
     adam = torch.optim.Adam(network.parameters(), lr=learning_rate, weight_decay=weight_decay)
 
     def weigh(view: View, loss: Loss) -> Weighed:
-        with differentiable_kernels(view.model), torch.enable_grad():
+        with eager(), differentiable_kernels(view.model), torch.enable_grad():
             losses = evaluate(view.model, loss, view.train, which="train")
             clean_loss, gradient = meta_gradient(network, view, loss, losses)
         for parameter, g in zip(network.parameters(), gradient, strict=True):
@@ -118,6 +118,7 @@ def evaluate_at(
     buffers = {name: b.clone() for name, b in model.named_buffers()}
     replaced = {f"model.{name}": t for name, t in {**buffers, **parameters}.items()}
     devices = {p.device for p in parameters.values() if p.device.type == "cuda"}
-    with torch.random.fork_rng(devices=devices):
+    with torch.random.fork_rng(devices=list(devices)):
+        torch.manual_seed(int(torch.randint(2**62, ())))  # not the masks of the next train batch
         losses: Tensor = functional_call(_Called(model, loss), replaced, (batch,))
         return losses

@@ -1,0 +1,175 @@
+"""The table of methods: the only list of them. A row, a file and a card make one.
+
+`cost` is the time of a step in plain steps (one forward and one backward on the train batch), with
+a clean batch as large as the train batch where there is one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from ..errors import unknown
+from .clean_only import clean_only
+from .co_teaching import co_teaching
+from .contract import Method, Problem
+from .focal import focal
+from .gce import gce
+from .glc import glc
+from .hard_mining import hard_mining
+from .mentornet import mentornet
+from .mentornet_predefined import mentornet_predefined
+from .meta_weight_net import meta_weight_net
+from .needs import check
+from .proportion import proportion
+from .random import random
+from .reed import reed_hard, reed_soft
+from .resample import resample
+from .reweigh import reweigh, reweigh_literal
+from .s_model import s_model, s_model_conf
+from .self_paced import self_paced
+from .uniform import uniform
+from .weighted import weighted
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row: a factory `make(problem, **options)`, and what it needs of a problem (needs.py)."""
+
+    make: Callable[..., Method]
+    summary: str
+    cost: str
+    needs: tuple[str, ...] = ()
+
+    @property
+    def needs_classes(self) -> bool:
+        """Whether regression is refused."""
+        return "classes" in self.needs
+
+    @property
+    def pretrains(self) -> bool:
+        """Whether a plain model must be trained first, for `pretrained` and `confusion`."""
+        return not {"pretrained", "confusion"}.isdisjoint(self.needs)
+
+
+METHODS: Mapping[str, Entry] = MappingProxyType(
+    {
+        "uniform": Entry(uniform, "Plain training: every example counts the same.", "1"),
+        "proportion": Entry(
+            proportion, "Examples count by the inverse frequency of their class.", "1", ("classes",)
+        ),
+        "resample": Entry(
+            resample, "Batches draw every class equally often.", "1", ("classes",)
+        ),
+        "hard_mining": Entry(
+            hard_mining,
+            "Keeps the minority and the hardest examples of the majority.",
+            "1",
+            ("classes",),
+        ),
+        "random": Entry(random, "Rectified Gaussian weights, drawn anew at every step.", "1"),
+        "weighted": Entry(
+            weighted,
+            "Oracle: examples count by the true share of right labels in their class.",
+            "1",
+            ("classes", "right_share"),
+        ),
+        "reed_hard": Entry(
+            reed_hard,
+            "Targets mixed with the class that the model predicts.",
+            "1",
+            ("classes",),
+        ),
+        "reed_soft": Entry(
+            reed_soft,
+            "Targets mixed with the probabilities that the model predicts.",
+            "1",
+            ("classes",),
+        ),
+        "s_model": Entry(
+            s_model,
+            "A softmax layer of label transitions, trained with the network.",
+            "1",
+            ("classes",),
+        ),
+        "s_model_conf": Entry(
+            s_model_conf,
+            "The same layer, begun from the confusion of a model trained plainly.",
+            "1, after a plain run",
+            ("classes", "confusion"),
+        ),
+        "mentornet": Entry(
+            mentornet,
+            "A second network learns from loss histories which labels to trust.",
+            "1.1",
+            ("classes", "clean"),
+        ),
+        "mentornet_predefined": Entry(
+            mentornet_predefined, "Trains on what lies below a moving percentile of the losses.", "1"
+        ),
+        "clean_only": Entry(
+            clean_only, "Plain training on the clean set alone.", "1", ("clean",)
+        ),
+        "reweigh": Entry(
+            reweigh,
+            "Ours: examples count by how much a step on them helps the clean batch.",
+            "2 to 3",
+            ("clean",),
+        ),
+        "reweigh_literal": Entry(
+            reweigh_literal,
+            "Ours without a safeguard: the paper's rule to the letter.",
+            "2 to 3",
+            ("clean",),
+        ),
+        "focal": Entry(
+            focal,
+            "Cross-entropy that counts less where the model is already sure.",
+            "1",
+            ("classes",),
+        ),
+        "self_paced": Entry(self_paced, "Easy examples first, in the end all of them.", "1"),
+        "glc": Entry(
+            glc,
+            "A loss corrected by label transitions measured on the clean set.",
+            "2, after a plain run",
+            ("classes", "clean", "pretrained"),
+        ),
+        "gce": Entry(
+            gce,
+            "A bounded loss between cross-entropy and absolute error.",
+            "1",
+            ("classes",),
+        ),
+        "co_teaching": Entry(
+            co_teaching, "Two networks hand each other the examples with small losses.", "2"
+        ),
+        "meta_weight_net": Entry(
+            meta_weight_net,
+            "A small network from loss to weight, learnt from the clean batches.",
+            "4 to 5",
+            ("clean",),
+        ),
+    }
+)  # fmt: skip
+
+
+def lookup(name: str) -> Entry:
+    """The row of `name`, or an error that suggests the nearest."""
+    if name not in METHODS:
+        raise unknown("method", name, METHODS)
+    return METHODS[name]
+
+
+def make(name: str, problem: Problem, **options: Any) -> Method:
+    """The method of that name for a problem, refused where the problem lacks what it needs."""
+    entry = lookup(name)
+    known = list(inspect.signature(entry.make).parameters)[1:]
+    for option in options:
+        if option not in known:
+            raise unknown(f"option of {name}", option, known)
+    check(problem, entry.needs, name)
+    return entry.make(problem, **options)

@@ -171,7 +171,7 @@ class Config:
 
     def differences(self, other: Config) -> list[str]:
         """The fields in which two configs differ: "steps: 100 and 200"."""
-        mine, theirs = asdict(self), asdict(other)
+        mine, theirs = json.loads(self.json()), json.loads(other.json())
         return [f"{name}: {mine[name]} and {theirs[name]}" for name in mine if mine[name] != theirs[name]]  # fmt: skip
 
 

@@ -36,6 +36,8 @@ def surroundings(config: Config, out: Path | None) -> Iterator[Any]:
             yield accelerator
     finally:
         torch.set_num_threads(threads)
+        for tracker in accelerator.trackers:  # `end_training` would end other runs' processes too
+            tracker.finish()
 
 
 def make_accelerator(config: Config, out: Path | None) -> Any:
@@ -94,4 +96,4 @@ def listening() -> Iterator[Stop]:
         yield stop
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -19,10 +19,8 @@ example.
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,8 +121,10 @@ class Ledger:
         self._landmark = landmark
 
     def like(self) -> Ledger:
-        """An empty one for the same examples."""
-        return Ledger(len(self), half_life=self.half_life, device=self._totals.device)
+        """An empty one for the same examples, at the same point in time."""
+        empty = Ledger(len(self), half_life=self.half_life, device=self._totals.device)
+        empty._clock, empty._landmark = self._clock, self._landmark
+        return empty
 
     def merge(self, other: Ledger) -> Ledger:
         """Both together, as a new ledger: the records of processes that shared the batches."""
@@ -191,36 +191,29 @@ class Ledger:
         return {name: columns[name] for name in COLUMNS if name in columns}
 
     @classmethod
-    def read(cls, path: Path) -> Ledger:
-        """A ledger whose `table` is that of a Parquet file. To look at: it does not know when."""
-        from pyarrow import parquet
-
-        table = parquet.read_table(path)
-        column = {
-            name: torch.from_numpy(table[name].to_numpy().astype(np.float64)).nan_to_num_()
+    def of(cls, columns: Mapping[str, Column]) -> Ledger:
+        """A ledger with that `table`. To look at, not to go on from: when things were is not in it."""
+        found = {
+            name: torch.from_numpy(np.asarray(columns[name], dtype=np.float64))
             for name in COLUMNS if name != "given_label"
         }  # fmt: skip
-        ledger, seen = cls(len(table)), column["seen"]
-        known = torch.from_numpy(table["mean_loss"].is_valid().to_numpy()) * seen
-        ledger._totals = torch.stack([
-            seen, column["zero_share"].mul(seen).round(), _exact(column["mean_weight"] * seen),
-            (seen > 0).double(), column["average_weight"], known, _exact(column["mean_loss"] * known),
-        ], dim=1)  # fmt: skip
-        scored = torch.from_numpy(table["last_score"].is_valid().to_numpy()).double()
-        ledger._last = torch.stack([column["last_score"], scored, torch.zeros_like(seen)], dim=1)
+        seen, loss, score = found["seen"], found["mean_loss"], found["last_score"]
+        losses = ~loss.isnan() * seen
+        ledger = cls(len(seen))
+        totals = [
+            seen,
+            (found["zero_share"] * seen).round(),
+            _exact(found["mean_weight"] * seen),
+            (seen > 0).double(),
+            found["average_weight"],
+            losses,
+            _exact(loss * losses),
+        ]
+        ledger._totals = torch.where(seen[:, None] > 0, torch.stack(totals, dim=1), 0.0)
+        ledger._totals[losses == 0, _LOSS] = 0
+        last = [score.nan_to_num(), (~score.isnan()).double(), torch.zeros_like(seen)]
+        ledger._last = torch.stack(last, dim=1)
         return ledger
-
-    def parquet(self, labels: Tensor | None = None) -> bytes:
-        """`table` as the content of a Parquet file; NaN becomes null."""
-        import pyarrow
-        from pyarrow import parquet
-
-        table = pyarrow.table(
-            {name: pyarrow.array(c, from_pandas=True) for name, c in self.table(labels).items()}
-        )
-        stream = io.BytesIO()
-        parquet.write_table(table, stream)
-        return stream.getvalue()
 
 
 def _exact(values: Tensor) -> Tensor:

@@ -83,8 +83,9 @@ class _Run:
         self, job: Job, folder: RunFolder | None, stop: Stop, progress: Progress | None
     ) -> None:
         self.job, self.folder, self.stop, self.progress = job, folder, stop, progress
-        train, batch = len(job.task.train), job.config.batch.size
-        half_life = max(1.0, HALF_LIFE_EPOCHS * train / batch)
+        train = len(job.task.train)
+        epoch = train * job.config.accumulate / job.config.batch.size  # in records
+        half_life = max(1.0, HALF_LIFE_EPOCHS * epoch)
         self.ledger = Ledger(train, half_life=half_life, device=job.device)
         self.points: list[Point] = []
         self.before = self.total = self.examples = 0
@@ -121,8 +122,9 @@ class _Run:
     def _resume(self, saved: checkpoints.State | None) -> None:
         if saved is not None:
             self.points = json.loads(saved["points"])
-            if self.job.writes:  # the others' records are in it
-                self.ledger.load_state_dict(saved["ledger"])
+            self.ledger.load_state_dict(saved["ledger"])
+            if not self.job.writes:  # all processes' records are in it: one of them goes on with it
+                self.ledger = self.ledger.like()
         if self.folder is not None and self.job.writes:
             self.folder.rewrite(self.points)
 

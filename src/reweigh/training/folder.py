@@ -20,7 +20,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..audit import Ledger
+from ..audit import Ledger, encode, read_ledger
 from ..errors import DataError, SettingError
 from ..files import sweep, unwritable, writable_folder, write_whole
 from .config import Config
@@ -107,7 +107,7 @@ class RunFolder:
 
     def ledger(self) -> Ledger:
         """What each training example counted, from the finished run's table."""
-        return Ledger.read(self.path / WEIGHTS)
+        return read_ledger(self.path / WEIGHTS)
 
     def finish(
         self, model: Mapping[str, Tensor], ledger: Ledger, labels: Tensor, points: list[Point]
@@ -118,7 +118,7 @@ class RunFolder:
         # Tied parameters are saved once each: the format knows no sharing.
         tensors = {name: t.detach().cpu().contiguous().clone() for name, t in model.items()}
         write_whole(self.path / MODEL, save(tensors))
-        write_whole(self.path / WEIGHTS, ledger.parquet(labels))
+        write_whole(self.path / WEIGHTS, encode(ledger, labels))
         self.rewrite(points)
 
 

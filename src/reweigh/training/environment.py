@@ -62,9 +62,9 @@ def make_accelerator(config: Config, out: Path | None) -> Any:
         raise SettingError(f"Accelerate cannot run this: {error}") from error
 
 
-def seed_step(seed: int, phase: str, step: int, *, rank: int, device: torch.device) -> None:
+def seed_step(seed: int, draws: str, step: int, *, rank: int, device: torch.device) -> None:
     """Set torch's generators, here and on `device`, for one step."""
-    digest = hashlib.sha256(f"{seed} {phase} {step} {rank}".encode()).digest()
+    digest = hashlib.sha256(f"{seed} {draws} {step} {rank}".encode()).digest()
     number = int.from_bytes(digest[:7], "big")
     torch.default_generator.manual_seed(number)
     if device.type != "cpu":

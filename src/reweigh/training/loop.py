@@ -39,7 +39,7 @@ def run(stage: Stage, config: Config, hooks: Hooks) -> None:
     trainer.model.train()
     for pair in stage.pairs.until(steps):
         step, done = stage.pairs.step - 1, stage.pairs.step
-        seed_step(config.seed, phase.name, step, rank=rank, device=device)
+        seed_step(config.seed, phase.draws, step, rank=rank, device=device)
         try:
             pieces = trainer.step(pair, step=step, learning_rate=phase.learning_rate(step))
         except NonFiniteError as error:

@@ -3,26 +3,29 @@
     python killed_runs.py FOLDER KILLS
 
 Every attempt is a fork of this process, which has imported everything and trained nothing. It dies
-by SIGKILL: half of the time when its parent says so, at a random moment; otherwise at a chosen one
-of its own events, among them the middle of a write, before and after a sync, and before and after a
-rename. Prints what happened as JSON.
+by SIGKILL: half of the time when its parent says so, at a random moment; otherwise at an event of
+its own, such as the middle of a write. Prints how often each happened as JSON.
 """
 
+import itertools
 import json
 import os
 import random
 import signal
 import sys
 import time
+import warnings
 from collections import Counter
 from pathlib import Path
 
 import accelerate  # noqa: F401 - what a run imports when it needs it, once for all forks
 import pyarrow.parquet  # noqa: F401
 import safetensors.torch  # noqa: F401
-import torch._dynamo  # noqa: F401
+import torch
+import torch._dynamo
 
 from reweigh import files
+from reweigh.errors import ReweighWarning
 from reweigh.training import fit, folder
 from runs import digits_task, tiny, tiny_config
 
@@ -30,20 +33,25 @@ METHODS = ("reweigh+ft", "s_model_conf+es")
 RESULTS = ("config.json", "metrics.jsonl", "weights.parquet", "model.safetensors")
 
 
-class Fuse:
-    """Kills the process at its `count`-th event."""
+EVENTS = (
+    "step", "torn write", "before sync", "after sync", "before rename", "after rename", "torn line",
+)  # fmt: skip
+ANY_MOMENT = "any moment"
 
-    def __init__(self, count, report):
-        self.count, self.report = count, report
+
+class Fuse:
+    """Kills the process at the `count`-th event of a kind."""
+
+    def __init__(self, event=None, count=0):
+        self.event, self.count = event, count
+
+    def last(self, event):
+        return event == self.event and self.count == 1
 
     def burn(self, event):
-        self.count -= 1
-        if self.count == 0:
-            os.write(self.report, event.encode())
+        if self.last(event):
             os.kill(os.getpid(), signal.SIGKILL)
-
-    def last(self):
-        return self.count == 1
+        self.count -= event == self.event
 
 
 def arm(fuse):
@@ -70,7 +78,7 @@ def arm(fuse):
             return getattr(self.stream, name)
 
         def write(self, content):
-            if fuse.last():
+            if fuse.last("torn write"):
                 self.stream.write(bytes(content)[: len(content) // 2])
                 self.stream.flush()
             fuse.burn("torn write")
@@ -87,7 +95,7 @@ def arm(fuse):
         fuse.burn("after rename")
 
     def append(self, point):
-        if fuse.last():
+        if fuse.last("torn line"):
             with (self.path / folder.METRICS).open("a") as stream:
                 stream.write(json.dumps(point)[:40])
         fuse.burn("torn line")
@@ -97,28 +105,34 @@ def arm(fuse):
     files.open = lambda *args, **options: Torn(real["open"](*args, **options))
 
 
-def attempt(out, method, *, events=None, seconds=None):
-    """Run in a fork; the name of what killed it, or "" when it finished."""
-    receive, report = os.pipe()
+def attempt(out, method, *, fuse=None, seconds=None):
+    """Run in a fork; whether it was killed."""
     child = os.fork()
     if child == 0:
-        fuse = Fuse(events or 0, report)
-        if events:
-            arm(fuse)
+        fuse = fuse or Fuse()
+        arm(fuse)
         fit(tiny, digits_task(), config(method), out=out, progress=lambda now: fuse.burn("step"))
         os._exit(0)
-    os.close(report)
     if seconds is not None:
         time.sleep(seconds)
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    with os.fdopen(receive) as stream:
-        event = stream.read()
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return event or "any moment"
-    assert os.WEXITSTATUS(status) == 0, "a run failed"
-    return ""
+    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    assert killed or os.WEXITSTATUS(status) == 0, "a run failed"
+    return killed
+
+
+def check(path, expected):
+    """Whatever has its name is whole; only the last line of the metrics may be torn."""
+    for file in (path / "checkpoints").glob("*.pt"):
+        torch.load(file, weights_only=True)
+    for name in ("config.json", "weights.parquet", "model.safetensors"):
+        if (path / name).exists():
+            assert (path / name).read_bytes() == expected[name], f"{path / name} differs"
+    if (path / "metrics.jsonl").exists():
+        *lines, _ = (path / "metrics.jsonl").read_bytes().split(b"\n")
+        wanted = expected["metrics.jsonl"].split(b"\n")
+        assert lines == wanted[: len(lines)], f"{path}: lines are torn or repeated"
 
 
 def config(method):
@@ -126,26 +140,31 @@ def config(method):
 
 
 def main(out, wanted):
-    rng, killed, finished = random.Random(0), Counter(), 0
     digits_task()
-    expected = {}
+    rng, killed, finished, expected = random.Random(0), Counter(), 0, {}
     begun = time.monotonic()
     for method in METHODS:
         attempt(out / method, method)
         expected[method] = {name: (out / method / name).read_bytes() for name in RESULTS}
     usual = (time.monotonic() - begun) / len(METHODS)
-    while sum(killed.values()) < wanted or finished < len(METHODS):
+    moments = itertools.cycle(m for event in EVENTS for m in (event, ANY_MOMENT))
+
+    def missing():
+        return sum(killed.values()) < wanted or not {*EVENTS, ANY_MOMENT} <= set(killed)
+
+    while missing() or finished < len(METHODS):
         method = METHODS[finished % len(METHODS)]
         path = out / f"{finished}-{method}"
         while True:
-            enough = sum(killed.values()) >= wanted
-            how = {} if enough else {"events": rng.randrange(1, 40)}
-            if not enough and rng.random() < 0.5:
-                how = {"seconds": rng.random() * usual}
-            event = attempt(path, method, **how)
-            if not event:
+            moment = next(moments) if missing() else None
+            if moment == ANY_MOMENT:
+                dead = attempt(path, method, seconds=rng.random() * usual)
+            else:
+                dead = attempt(path, method, fuse=Fuse(moment, rng.randrange(1, 6)))
+            if not dead:
                 break
-            killed[event] += 1
+            killed[moment] += 1
+            check(path, expected[method])
         finished += 1
         for name, content in expected[method].items():
             assert (path / name).read_bytes() == content, f"{path / name} differs"
@@ -155,4 +174,5 @@ def main(out, wanted):
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("error", ReweighWarning)  # a checkpoint that cannot be read
     main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -25,6 +25,11 @@ def tiny() -> nn.Module:
     )
 
 
+def no_dropout() -> nn.Module:
+    """Whose training does not depend on how a batch is shared out."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 10))
+
+
 def tiny_config(method: str = "reweigh", **changes) -> Config:
     settings = {
         "steps": 12,

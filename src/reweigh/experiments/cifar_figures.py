@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .cifar import BACKGROUND, RATE, SMOKE, UNIFORM, full, halfway, small
+from .cifar import BACKGROUND, RATE, SMOKE, UNIFORM, drawn, full, halfway, small
 from .experiment import Block, Experiment, Row
 from .setup import Setup
 from .targets import GUARDED, OURS
@@ -148,7 +148,7 @@ CURVES = Experiment(
     rows=_DRAWN,
     blocks={
         "smoke": (Block(SMOKE, _methods(*_DRAWN), (BACKGROUND,), seeds=1),),
-        "small": (Block(small(TEN), _methods(*_DRAWN), (BACKGROUND,), seeds=1),),
+        "small": (Block(drawn(small(TEN)), _methods(*_DRAWN), (BACKGROUND,), seeds=1),),
         "paper": (Block(full(TEN), _methods(*_DRAWN), (BACKGROUND,), seeds=1),),
     },
     claims=(

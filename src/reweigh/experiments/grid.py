@@ -93,13 +93,18 @@ def run_grid(
         threads = max(1, (os.cpu_count() or 1) // jobs) if description["scale"] != "smoke" else 1
         tasks = [Job(cell, run, results.work, threads) for cell in missing]
         failed = []
-        for attempt in run_tasks(attempt_cell, tasks, jobs=jobs, tick=watcher.tick, threads=threads):
-            if attempt.record is None:
-                results.fail(attempt.cell, attempt.error, attempt.traceback)
-                watcher.failed(attempt.cell, attempt.error)
-                failed.append(attempt.cell)
-            else:
-                watcher.done(attempt.cell, results.add(attempt.cell, attempt.record))
+        try:
+            for tried in run_tasks(
+                attempt_cell, tasks, jobs=jobs, tick=watcher.tick, threads=threads
+            ):
+                if tried.record is None:
+                    results.fail(tried.cell, tried.error, tried.traceback)
+                    watcher.failed(tried.cell, tried.error)
+                    failed.append(tried.cell)
+                else:
+                    watcher.done(tried.cell, results.add(tried.cell, tried.record))
+        except Stopped:
+            raise KeyboardInterrupt from None
         if not failed and all(cell.key in results.lines for cell in cells):
             shutil.rmtree(results.work, ignore_errors=True)
     return failed
@@ -112,7 +117,7 @@ def attempt_cell(job: Job, tick: Tick) -> Attempt:
     except Stopped:
         raise
     except Interrupted:
-        raise
+        raise Stopped from None
     except Exception as error:
         line = " ".join(f"{type(error).__name__}: {error}".split())
         return Attempt(job.cell, None, line, traceback.format_exc())

@@ -53,6 +53,14 @@ def run_cell(cell: Cell, *, work: Path, threads: int | None, tick: Tick) -> Json
     details = {
         "curve": _curve(outcomes, plan),
         **{name: _rounded(outcome.metrics.get(name)) for name in BESIDE},
+        "classes": list(task.classes),
+        "sizes": {
+            "train": len(task.train),
+            "wrong": int(task.train.changed.sum()),
+            "clean": len(task.clean),
+            "hyper_validation": len(task.hyper_validation),
+            "test": len(task.test),
+        },
     }
     if setup.measure == "weights":
         summary, details["weights"] = weigh_unseen(

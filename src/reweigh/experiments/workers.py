@@ -72,8 +72,10 @@ def run_tasks(
             "a worker process was killed, perhaps for want of memory; try --jobs 1"
         ) from None
     finally:
-        stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
+        # A second Ctrl-C here would leave the workers waiting for ever for word from the pool.
+        with held_interrupts():
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager

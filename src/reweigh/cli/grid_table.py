@@ -96,7 +96,10 @@ class LiveTable(_Tally):
     def __init__(self) -> None:
         super().__init__()
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
         )
         self._task = self._bar.add_task("starting", total=None)
 

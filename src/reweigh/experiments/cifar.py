@@ -22,11 +22,11 @@ from dataclasses import replace
 
 from ..data import AUGMENTATIONS, BACKGROUNDS, BatchOptions, Recipe, preset
 from ..training import PAPER, Config, FineTune, Optimizer, Schedule
-from .setup import Setup
+from .setup import Setup, Value
 
 RATE = 0.4
-UNIFORM = {"noise": "uniform", "rate": RATE}
-BACKGROUND = {"noise": "background", "rate": RATE}
+UNIFORM: dict[str, Value] = {"noise": "uniform", "rate": RATE}
+BACKGROUND: dict[str, Value] = {"noise": "background", "rate": RATE}
 
 SGD = Optimizer("sgd", learning_rate=0.1, momentum=0.9, weight_decay=2e-4)
 BATCH = BatchOptions(size=100, clean_size=100)
@@ -58,9 +58,7 @@ def small(name: str) -> Setup:
     """The same in small, for two cores."""
     recipe = preset(name)
     return Setup(
-        recipe=replace(
-            recipe, size=SMALL_SIZE, hyper_validation=500, clean=0, clean_per_class=10
-        ),
+        recipe=replace(recipe, size=SMALL_SIZE, hyper_validation=500, clean=0, clean_per_class=10),
         model="resnet8-half",
         config=Config(
             **vars(PAPER["resnet32"].scaled(SMALL_STEPS)),

@@ -98,7 +98,9 @@ NOISE_LEVEL = Experiment(
     rows=_LEVELS,
     blocks={
         "smoke": (
-            Block(SMOKE, _methods(*_LEVELS), tuple(BACKGROUND | {"rate": r} for r in (0.0, RATE)), 1),
+            Block(
+                SMOKE, _methods(*_LEVELS), tuple(BACKGROUND | {"rate": r} for r in (0.0, RATE)), 1
+            ),
         ),
         "small": (
             Block(

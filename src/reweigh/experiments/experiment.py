@@ -1,6 +1,6 @@
 """An experiment of the paper as data, and the cells its grid is made of.
 
-    experiment -> scale -> blocks (setup x methods x settings x seeds) -> cells
+experiment -> scale -> blocks (setup x methods x settings x seeds) -> cells
 """
 
 from __future__ import annotations

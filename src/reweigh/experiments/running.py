@@ -7,6 +7,7 @@ goes on from its last checkpoint.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +25,7 @@ from .experiment import Cell
 from .setup import Setup, digest
 from .stages import Stage, stages
 from .weight_distribution import weigh_unseen
+from .workers import Stopped
 
 Json = dict[str, Any]
 Tick = Callable[[int], None]
@@ -87,7 +89,10 @@ def _train(
 
     def progress(now: Now) -> None:
         nonlocal counted
-        tick(now.step - counted)
+        try:
+            tick(now.step - counted)
+        except Stopped:
+            signal.raise_signal(signal.SIGTERM)  # `fit` answers it by saving where it is
         counted = now.step
 
     with turn(folder.parent, folder.name):

@@ -31,9 +31,7 @@ def matrix(results: Results, method: str, setting: Json) -> Draw:
             share = float(shares[row, column])
             if share >= 0.005:
                 axes.add_patch(
-                    Rectangle(
-                        (column, row), 1, 1, facecolor=palette.ours, alpha=share, linewidth=0
-                    )
+                    Rectangle((column, row), 1, 1, facecolor=palette.ours, alpha=share, linewidth=0)
                 )
         n = len(names)
         places = np.arange(n) + 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from .figures import Palette
@@ -47,9 +48,9 @@ def during_training(results: Results) -> Lines:
 
 
 def _drops(curve: list[Json]) -> list[int]:
-    """The steps between which the learning rate of a curve falls, as seen in it."""
+    """The evaluations after which the learning rate falls."""
     return [
-        (before["step"] + after["step"]) // 2 if after["step"] - before["step"] < 2 else before["step"]
-        for before, after in zip(curve, curve[1:], strict=False)
+        before["step"]
+        for before, after in pairwise(curve)
         if after["learning_rate"] < before["learning_rate"]
     ]

@@ -53,15 +53,19 @@ def render(results: Json) -> str:
     """The page as text."""
     lines = {(line["noise"], line["method"]): line for line in results["summary"]}
     suspects = results["suspects"]["examples"]
-    return environment().get_template("demo.html").render(
-        results,
-        noises=NOISES,
-        methods=METHODS,
-        lines=lines,
-        curves={noise: _curves(results, noise) for noise in NOISES},
-        histograms={noise: _histogram(results, noise) for noise in NOISES},
-        strip=[{**suspect, "picture": _picture(suspect["pixels"])} for suspect in suspects],
-        caught=sum(suspect["given"] != suspect["true"] for suspect in suspects),
+    return (
+        environment()
+        .get_template("demo.html")
+        .render(
+            results,
+            noises=NOISES,
+            methods=METHODS,
+            lines=lines,
+            curves={noise: _curves(results, noise) for noise in NOISES},
+            histograms={noise: _histogram(results, noise) for noise in NOISES},
+            strip=[{**suspect, "picture": _picture(suspect["pixels"])} for suspect in suspects],
+            caught=sum(suspect["given"] != suspect["true"] for suspect in suspects),
+        )
     )
 
 

@@ -47,7 +47,11 @@ class Style:
     @property
     def variable(self) -> str:
         """The colour as the page names it."""
-        return f"var(--s{int(self.colour) % 5 + 1})" if self.colour.isdigit() else f"var(--{self.colour})"
+        return (
+            f"var(--s{int(self.colour) % 5 + 1})"
+            if self.colour.isdigit()
+            else f"var(--{self.colour})"
+        )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The page of a results folder: the paper's tables and figures beside its numbers.
 
-    experiment.json + results.jsonl + cells/*.json  ->  report.html, figures/*.png, figures/*.pdf
+experiment.json + results.jsonl + cells/*.json  ->  report.html, figures/*.png, figures/*.pdf
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _save_figures(folder: Path, found: list[Figure]) -> None:
 def _read(path: Path) -> Json:
     try:
         found: Json = json.loads(path.read_text(encoding="utf-8"))
-        found["experiment"], found["setups"], found["rows"], found["shows"]  # noqa: B018
+        {name: found[name] for name in ABOUT}
     except FileNotFoundError:
         raise DataError(f"there is no {path}; expected a folder of `reweigh reproduce`") from None
     except (ValueError, KeyError, TypeError):

@@ -18,6 +18,7 @@ from .tables import Table, tables
 
 Json = dict[str, Any]
 
+ABOUT = ("experiment", "scale", "as_published", "title", "shows", "rows", "targets", "setups")
 NEEDED = {"experiment", "method", "setting", "seed", "metrics", "seconds", "versions", "commit"}
 
 
@@ -111,7 +112,7 @@ def render(results: Results, found_tables: list[Table], found_figures: list[Figu
     about = results.about
     command = ["reweigh reproduce", about["experiment"], "--scale", about["scale"]]
     command += ["--as-published"] if about["as_published"] else []
-    return environment().get_template("results.html").render(
+    page: str = environment().get_template("results.html").render(
         about=about,
         tables=found_tables,
         figures=found_figures,
@@ -126,6 +127,7 @@ def render(results: Results, found_tables: list[Table], found_figures: list[Figu
         hours=sum(line["seconds"] for line in results.lines) / 3600,
         cells=len(results.lines),
     )  # fmt: skip
+    return page
 
 
 def _seeds(results: Results) -> tuple[int, int]:
@@ -157,7 +159,9 @@ def _save_figures(folder: Path, found: list[Figure]) -> None:
 def _read(path: Path) -> Json:
     try:
         found: Json = json.loads(path.read_text(encoding="utf-8"))
-        {name: found[name] for name in ABOUT}
+        lacking = [name for name in ABOUT if name not in found]
+        if lacking:
+            raise KeyError(lacking)
     except FileNotFoundError:
         raise DataError(f"there is no {path}; expected a folder of `reweigh reproduce`") from None
     except (ValueError, KeyError, TypeError):

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from ..data import SCALINGS, Scaling, Task, load, prepare
@@ -112,7 +113,8 @@ def _model(setup: Setup, classes: int, start: Path | None) -> nn.Module:
     model = build(setup.model, classes=classes, as_published=setup.as_published)
     if start is not None:
         model.load_state_dict(read_model(start))
-    return model
+    # The same numbers to rounding; convolutions and pools take two thirds of the time on a CPU.
+    return model.to(memory_format=torch.channels_last)
 
 
 def _config(setup: Setup, task: Task, *, seed: int, threads: int | None) -> Config:

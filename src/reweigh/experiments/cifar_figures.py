@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .cifar import BACKGROUND, RATE, SMOKE, UNIFORM, drawn, full, halfway, small
+from .cifar import BACKGROUND, NOTES, RATE, SMOKE, UNIFORM, drawn, full, halfway, small
 from .experiment import Block, Experiment, Row
 from .setup import Setup
 from .targets import GUARDED, OURS
@@ -38,6 +38,7 @@ WEIGHTS = Experiment(
     paper="Figure 3",
     shows="weights",
     rows=(LITERAL, GUARDED),
+    notes=NOTES,
     blocks={
         "smoke": (Block(_weighed(SMOKE), _methods(LITERAL), (BACKGROUND,), seeds=1),),
         "small": (Block(_weighed(small(TEN)), _methods(LITERAL), (BACKGROUND,), seeds=1),),
@@ -61,6 +62,7 @@ CLEAN_SIZE = Experiment(
     paper="Figure 4",
     shows="clean-size",
     rows=_SIZES,
+    notes=NOTES,
     blocks={
         "smoke": (
             Block(SMOKE, _methods(*_SIZES), tuple(BACKGROUND | {"clean": n} for n in (15, 50)), 1),
@@ -96,6 +98,7 @@ NOISE_LEVEL = Experiment(
     paper="Figure 5",
     shows="noise-level",
     rows=_LEVELS,
+    notes=NOTES,
     blocks={
         "smoke": (
             Block(
@@ -127,6 +130,7 @@ CONFUSION = Experiment(
     paper="Figure 6",
     shows="confusion",
     rows=_COMPARED,
+    notes=NOTES,
     blocks={
         "smoke": (Block(SMOKE, _methods(*_COMPARED), (UNIFORM, BACKGROUND), seeds=1),),
         "small": (
@@ -148,6 +152,7 @@ CURVES = Experiment(
     paper="Figure 7",
     shows="curves",
     rows=_DRAWN,
+    notes=NOTES,
     blocks={
         "smoke": (Block(SMOKE, _methods(*_DRAWN), (BACKGROUND,), seeds=1),),
         "small": (Block(drawn(small(TEN)), _methods(*_DRAWN), (BACKGROUND,), seeds=1),),

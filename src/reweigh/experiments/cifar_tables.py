@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .cifar import BACKGROUND, SMOKE, UNIFORM, full, small
+from .cifar import BACKGROUND, NOTES, SMOKE, UNIFORM, full, small
 from .experiment import Block, Experiment, Row, Target
 from .setup import Setting
 from .targets import (
@@ -46,6 +46,7 @@ def _table(
         },
         published={"paper": (Block(full(name, published=True), methods, (setting,), seeds=5),)},
         clean_title=clean_title,
+        notes=NOTES,
     )
 
 

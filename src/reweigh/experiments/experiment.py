@@ -52,6 +52,7 @@ class Experiment:
                "confusion" or "curves"
     rows       methods in the paper's order; those that no row names are left out of the tables
     claims     what the paper says of it in words and numbers, for figures without a table
+    notes      how a scale differs from the paper, for the reader
     blocks     the grid at each scale; `published` has the same with the published code's ways
     """
 
@@ -65,6 +66,7 @@ class Experiment:
     targets: tuple[Target, ...] = ()
     claims: tuple[str, ...] = ()
     clean_title: str = "With the clean images"
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def grid(self, scale: str, *, as_published: bool = False) -> tuple[Block, ...]:
         """The blocks at `scale`."""
@@ -153,6 +155,7 @@ def described(experiment: Experiment, scale: str, *, as_published: bool) -> dict
         "clean_title": experiment.clean_title,
         "targets": [vars(target) for target in experiment.targets],
         "claims": list(experiment.claims),
+        "note": experiment.notes.get(scale, ""),
         "setups": unique,
         "digest": digest(unique),
     }

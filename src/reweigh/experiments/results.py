@@ -160,6 +160,8 @@ def _claim(folder: Path, description: Json) -> None:
             f"{folder} holds other results ({'; '.join(different)}), which do not mix; "
             "choose another --out, or remove the folder"
         )
+    if found != description:  # words for the report that have been bettered
+        write_whole(path, json.dumps(description, indent=1) + "\n")
 
 
 def _mend(path: Path) -> None:

@@ -113,7 +113,7 @@ def _model(setup: Setup, classes: int, start: Path | None) -> nn.Module:
     model = build(setup.model, classes=classes, as_published=setup.as_published)
     if start is not None:
         model.load_state_dict(read_model(start))
-    # The same numbers to rounding; convolutions and pools take two thirds of the time on a CPU.
+    # The same to rounding; on a CPU a step of LeNet then takes two thirds of the time.
     return model.to(memory_format=torch.channels_last)
 
 

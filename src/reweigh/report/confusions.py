@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .figures import Draw, Palette
-from .settings import NOISES as NOISES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-MARKERS = "os^Dv<>P"
+MARKERS = "^Dv<>P"
+SHAPES = {  # of the markers, around (19, 6), for the legend
+    "o": "M15 6a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z",
+    "s": "M15 2H23V10H15Z",
+    "D": "M19 1L24 6L19 11L14 6Z",
+    "^": "M19 1L24 10H14Z",
+    "v": "M19 11L24 2H14Z",
+    "<": "M14 6L23 1V11Z",
+    ">": "M24 6L15 1V11Z",
+    "P": "M17 1H21V4H24V8H21V11H17V8H14V4H17Z",
+}
 DASHES: tuple[Any, ...] = (
     (0, ()), (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1)),
 )  # fmt: skip
@@ -43,6 +53,11 @@ class Style:
         if self.colour.isdigit():
             return palette.series[int(self.colour) % len(palette.series)]
         return str(getattr(palette, self.colour))
+
+    @property
+    def shape(self) -> str:
+        """The marker as a path."""
+        return SHAPES[self.marker]
 
     @property
     def variable(self) -> str:
@@ -77,7 +92,7 @@ def styles(rows: list[Json]) -> dict[str, Style]:
             found[method] = Style(name, "plain", "s", DASHES[0], 1.6)
         else:
             found[method] = Style(
-                name, str(others), MARKERS[2 + others % 6], DASHES[1 + k % 4], 1.6
+                name, str(others), MARKERS[others % len(MARKERS)], DASHES[1 + k % 4], 1.6
             )
             others += 1
     return found

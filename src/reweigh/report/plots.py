@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import confusions, curves, lines, weights
 from .figures import Draw, embedded, saved
+from .settings import NOISES
 
 if TYPE_CHECKING:
     from .results import Results
@@ -114,7 +115,7 @@ def _confusion(results: Results) -> list[Figure]:
     panels = [
         Panel(
             f"confusion-{setting['noise']}-{row['method']}",
-            f"{row['name']}, flipped to {confusions.NOISES[setting['noise']]}",
+            f"{row['name']}, flipped to {NOISES[setting['noise']]}",
             f"Confusion matrix of {row['name']} under {setting['noise']} flips.",
             confusions.matrix(results, row["method"], setting),
             (3.6, 3.6),

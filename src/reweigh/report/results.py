@@ -158,7 +158,7 @@ def _save_figures(folder: Path, found: list[Figure]) -> None:
 
 def _read(path: Path) -> Json:
     try:
-        found: Json = json.loads(path.read_text(encoding="utf-8"))
+        found: Json = {"note": "", "claims": [], **json.loads(path.read_text(encoding="utf-8"))}
         lacking = [name for name in ABOUT if name not in found]
         if lacking:
             raise KeyError(lacking)

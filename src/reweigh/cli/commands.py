@@ -18,6 +18,8 @@ from ..errors import unknown
 # In the order of `reweigh --help`. To add a command: one line.
 COMMANDS = {
     "demo": "reweigh.cli.demo",
+    "reproduce": "reweigh.cli.reproduce",
+    "report": "reweigh.cli.report",
     "data": "reweigh.cli.data",
 }
 

@@ -1,12 +1,13 @@
 """Class imbalance: how many examples of each class, and which, alone or with label noise.
 
 shares      majority share s of N  ->  N - few of the majority, few = round((1 - s) N)
+evenly      counts that sum to N and differ by one at most
 imbalance   exactly counts[c] random examples of each class c
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,13 @@ def shares(*, majority: int, minority: int, share: float, size: int) -> dict[int
             "lower the share or take more examples"
         )
     return {majority: size - few, minority: few}
+
+
+def evenly(size: int, classes: Sequence[int], *, seed: int) -> dict[int, int]:
+    """Counts of `classes` that sum to `size`; the seed says who gets one more where it must be."""
+    each, rest = divmod(size, len(classes))
+    more = set(Draws(seed, "evenly").permutation(len(classes))[:rest].tolist())
+    return {label: each + (k in more) for k, label in enumerate(classes)}
 
 
 class NoisySubset(NamedTuple):

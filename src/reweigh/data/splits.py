@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from reweigh.data.draws import Draws, Indices
-from reweigh.data.imbalance import check_counts, first_of_each
+from reweigh.data.imbalance import check_counts, evenly, first_of_each
 from reweigh.errors import SettingError
 
 
@@ -34,10 +34,12 @@ def split(
     seed: int,
     clean: int = 0,
     clean_per_class: int = 0,
+    clean_even: bool = False,
     hyper_validation: int = 0,
 ) -> Split:
     """Cut a clean set (`clean` in all, or `clean_per_class` each) and a hyper-validation set.
 
+    `clean_even` spreads `clean` over the classes: no two differ by more than one.
     What is left is the train set. Sizes are exact; asking for more than there is raises.
     """
     check_counts(clean=clean, clean_per_class=clean_per_class, hyper_validation=hyper_validation)
@@ -47,9 +49,14 @@ def split(
         )
     total = len(labels)
     order = Draws(seed, "split").permutation(total)
-    if clean_per_class:
-        given: Indices = labels.cpu().numpy().astype(np.int64)
-        wanted = dict.fromkeys(np.unique(given).tolist(), clean_per_class)
+    given: Indices = labels.cpu().numpy().astype(np.int64)
+    if clean_per_class or clean_even:
+        present = np.unique(given).tolist()
+        wanted = (
+            evenly(clean, present, seed=seed)
+            if clean_even
+            else dict.fromkeys(present, clean_per_class)
+        )
         chosen = first_of_each(given, order, wanted, what="clean examples")
     else:
         chosen = order[:clean]

@@ -17,7 +17,7 @@ from torch import Tensor
 from reweigh.data.corruptions import corrupt
 from reweigh.data.dataset import Dataset, Examples
 from reweigh.data.draws import derive
-from reweigh.data.imbalance import imbalance, shares
+from reweigh.data.imbalance import evenly, imbalance, shares
 from reweigh.data.splits import split
 from reweigh.errors import SettingError
 
@@ -28,7 +28,9 @@ class Recipe:
 
     keep               classes to keep, relabelled 0, 1, ... in this order; empty keeps all
     majority, share    with two kept classes: `majority` (as the data set names it) holds `share`
-    size               examples kept before splitting; 0 keeps all
+    size               examples kept before splitting, evenly of each class but for a `keep` of two;
+                       0 keeps all
+    clean_even         `clean` is spread evenly over the classes
     skip               leave out this many examples at the head of the train set
     clean_in_train     the clean images stay in the train set too, under their corrupted labels
     test_per_class     first so many test examples of each class; 0 keeps all
@@ -42,6 +44,7 @@ class Recipe:
     variant: str = "paper"
     clean: int = 0
     clean_per_class: int = 0
+    clean_even: bool = False
     hyper_validation: int = 0
     clean_in_train: bool = False
     keep: tuple[int, ...] = ()
@@ -104,6 +107,7 @@ def prepare(dataset: Dataset, recipe: Recipe, *, seed: int) -> Task:
         seed=seed,
         clean=recipe.clean,
         clean_per_class=recipe.clean_per_class,
+        clean_even=recipe.clean_even,
         hyper_validation=recipe.hyper_validation,
     )
     train_ids = cut.train
@@ -148,8 +152,10 @@ def _pool(dataset: Dataset, recipe: Recipe, seed: int) -> tuple[Part, tuple[str,
     ids = torch.arange(recipe.skip, len(dataset.train))
     if not recipe.keep:
         if recipe.size:
-            raise SettingError("size without keep; expected the classes to choose them from")
-        return Part(dataset.train.inputs, ids, labels, labels.clone()), dataset.classes
+            counts = evenly(recipe.size, range(len(dataset.classes)), seed=seed)
+            ids = ids[imbalance(labels, counts, seed=seed)]
+        kept = dataset.train.targets[ids]
+        return Part(dataset.train.inputs, ids, kept, kept.clone()), dataset.classes
     _check_kept(dataset, recipe)
     if recipe.size:
         minority = next(c for c in recipe.keep if c != recipe.majority)

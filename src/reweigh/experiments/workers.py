@@ -32,23 +32,28 @@ class Stopped(Exception):
 
 
 def run_tasks(
-    work: Callable[[Task, Tick], Result], tasks: Sequence[Task], *, jobs: int, tick: Tick
+    work: Callable[[Task, Tick], Result],
+    tasks: Sequence[Task],
+    *,
+    jobs: int,
+    tick: Tick,
+    threads: int = 1,
 ) -> Iterator[Result]:
     """The results of `work(task, tick)` as they are finished, in no particular order.
 
     `work` is a function of a module, and results can be pickled. With one job all happens in this
-    process. One thread each: the networks are too small for more, and results then do not depend
-    on the number of cores.
+    process. One thread each unless said otherwise: small networks gain nothing by more, and results
+    then do not depend on the number of cores.
     """
     if jobs <= 1 or len(tasks) <= 1:
-        with _one_thread():
+        with _limited(threads):
             for task in tasks:
                 yield work(task, tick)
         return
     context = multiprocessing.get_context("spawn")  # a forked torch may deadlock
     done, stop = context.Value("q", 0), context.Event()
     pool = ProcessPoolExecutor(
-        min(jobs, len(tasks)), context, initializer=_start, initargs=(done, stop)
+        min(jobs, len(tasks)), context, initializer=_start, initargs=(done, stop, threads)
     )
     reported = 0
     try:
@@ -67,27 +72,29 @@ def run_tasks(
             "a worker process was killed, perhaps for want of memory; try --jobs 1"
         ) from None
     finally:
-        stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
+        # A second Ctrl-C here would leave the workers waiting for ever for word from the pool.
+        with held_interrupts():
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def _limited(threads: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
 
 
 # Of a worker process; shared memory can only be handed over at its start.
 _shared: dict[str, Any] = {}
 
 
-def _start(done: Any, stop: Any) -> None:
+def _start(done: Any, stop: Any, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     _shared.update(done=done, stop=stop)
 
 

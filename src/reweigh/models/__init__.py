@@ -38,10 +38,10 @@ __all__ = [
 ]
 
 
-def _residual(depth: int) -> Callable[[int, bool], nn.Module]:
+def _residual(depth: int, *, stem_stride: int = 1) -> Callable[[int, bool], nn.Module]:
     def make(classes: int, as_published: bool) -> nn.Module:
         base = _resnet.AS_PUBLISHED if as_published else ResNetOptions()
-        return ResNet(replace(base, depth=depth, classes=classes))
+        return ResNet(replace(base, depth=depth, classes=classes, stem_stride=stem_stride))
 
     return make
 
@@ -57,6 +57,7 @@ def _wide_residual(depth: int, width: int) -> Callable[[int, bool], nn.Module]:
 MODELS: Mapping[str, Callable[[int, bool], nn.Module]] = MappingProxyType(
     {
         "lenet": lambda classes, _: LeNet(LeNetOptions(outputs=1 if classes == 2 else classes)),
+        "resnet8-half": _residual(8, stem_stride=2),
         "resnet20": _residual(20),
         "resnet32": _residual(32),
         "resnet56": _residual(56),

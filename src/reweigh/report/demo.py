@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, MissingExtraError
+from ..errors import DataError
 from ..files import write_whole
 from .figures import MUTED, OURS, PLAIN, panel
+from .page import environment
 
 Json = dict[str, Any]
 
@@ -50,30 +51,21 @@ def read_results(path: Path) -> Json:
 
 def render(results: Json) -> str:
     """The page as text."""
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise MissingExtraError(
-            "reports need jinja2, which is not installed; run: pip install 'reweigh[app]'"
-        ) from error
-    environment = Environment(
-        loader=PackageLoader("reweigh.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     lines = {(line["noise"], line["method"]): line for line in results["summary"]}
     suspects = results["suspects"]["examples"]
-    return environment.get_template("demo.html").render(
-        results,
-        noises=NOISES,
-        methods=METHODS,
-        lines=lines,
-        curves={noise: _curves(results, noise) for noise in NOISES},
-        histograms={noise: _histogram(results, noise) for noise in NOISES},
-        strip=[{**suspect, "picture": _picture(suspect["pixels"])} for suspect in suspects],
-        caught=sum(suspect["given"] != suspect["true"] for suspect in suspects),
+    return (
+        environment()
+        .get_template("demo.html")
+        .render(
+            results,
+            noises=NOISES,
+            methods=METHODS,
+            lines=lines,
+            curves={noise: _curves(results, noise) for noise in NOISES},
+            histograms={noise: _histogram(results, noise) for noise in NOISES},
+            strip=[{**suspect, "picture": _picture(suspect["pixels"])} for suspect in suspects],
+            caught=sum(suspect["given"] != suspect["true"] for suspect in suspects),
+        )
     )
 
 

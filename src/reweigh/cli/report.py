@@ -1,0 +1,25 @@
+"""`reweigh report`: tables and figures of what lies in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def report(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="A folder of `reproduce`, `demo` or `train`.", show_default=False
+        ),
+    ],
+) -> None:
+    """Write report.html from the results in DIR: one page that needs nothing else."""
+    from ..report.folder import write_report
+
+    typer.echo(write_report(folder))

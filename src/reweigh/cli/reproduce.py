@@ -1,0 +1,115 @@
+"""`reweigh reproduce`: the paper's tables and figures, one command each."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="An experiment, or `list` for all.", show_default=False),
+    ],
+    scale: Annotated[
+        str,
+        typer.Option(
+            metavar="SCALE",
+            help="smoke: seconds, to see it run. small: hours on two cores. "
+            "paper: the full setting, for GPUs.",
+        ),
+    ] = "small",
+    seeds: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Seeds 0 to N-1.  [default: the experiment's own]"),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Only these methods.  [default: all of the experiment]"),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Only such settings: share=0.98. May be repeated."),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Processes at a time.  [default: 2, or 1 on one core]"),
+    ] = None,
+    as_published: Annotated[
+        bool,
+        typer.Option(
+            "--as-published", help="The ways of the published code where they differ from the text."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Results folder.  [default: reweigh-ID-SCALE]"),
+    ] = None,
+) -> None:
+    """Run an experiment of the paper: its grid of methods, settings and seeds, and the report.
+
+    Every finished cell is kept at once; the same command goes on where it stopped and tries again
+    what failed.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if name == "list":
+        from .catalog_table import print_catalog
+
+        print_catalog(console)
+        return
+    from ..experiments.catalog import experiment
+    from ..experiments.experiment import cells, described
+    from ..experiments.grid import run_grid
+    from ..report.folder import write_report
+    from .grid_table import watching
+
+    chosen = experiment(name)
+    grid = cells(
+        chosen,
+        scale,
+        as_published=as_published,
+        seeds=seeds,
+        methods=[] if methods is None else [m.strip() for m in methods.split(",") if m.strip()],
+        only=_pairs(only or []),
+    )
+    suffix = "-as-published" if as_published else ""
+    folder = out or Path(f"reweigh-{name}-{scale}{suffix}")
+    with watching() as watcher:
+        failed = run_grid(
+            grid,
+            described(chosen, scale, as_published=as_published),
+            out=folder,
+            jobs=jobs if jobs is not None else min(2, os.cpu_count() or 1),
+            watcher=watcher,
+        )
+    page = write_report(folder)
+    console.print(f"report: {page}", soft_wrap=True)
+    if failed:
+        for cell in failed:
+            console.print(f"failed: {cell.key}", style="red", soft_wrap=True)
+        console.print(
+            f"{len(failed)} of {len(grid)} cells failed; why is in {folder / 'failures.jsonl'}. "
+            "The same command tries them again.",
+            soft_wrap=True,
+        )
+        raise typer.Exit(1)
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    from ..errors import SettingError
+
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise SettingError(f"--only {text!r}; expected NAME=VALUE, such as share=0.98")
+        found[name] = value
+    return found

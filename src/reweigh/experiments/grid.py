@@ -1,0 +1,129 @@
+"""The runner: every cell of a grid that is not finished yet, several at a time.
+
+A finished cell is a line in the results folder; the same call again runs what is missing, and what
+failed. A cell that fails is noted and does not stop the others.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..data import load
+from ..errors import Interrupted, SettingError
+from .experiment import Cell
+from .results import Results, alone
+from .running import cell_steps, run_cell
+from .stages import stages
+from .workers import Stopped, run_tasks
+
+Json = dict[str, Any]
+Tick = Callable[[int], None]
+
+
+class Run(Protocol):
+    """What trains a cell: `running.run_cell`, or a stand-in of a module's own."""
+
+    def __call__(self, cell: Cell, *, work: Path, threads: int | None, tick: Tick) -> Json:
+        """The cell's `metrics`, `seconds` and `details`."""
+
+
+class Watcher(Protocol):
+    """Who is told how the grid goes."""
+
+    def start(self, cells: Sequence[Cell], finished: dict[str, Json], steps: int) -> None:
+        """All cells, the lines of those finished before, and the steps of those to come."""
+
+    def tick(self, steps: int) -> None:
+        """So many steps more are done."""
+
+    def done(self, cell: Cell, line: Json) -> None:
+        """A cell is finished."""
+
+    def failed(self, cell: Cell, error: str) -> None:
+        """A cell has failed."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A cell and how to run it, for a process of its own."""
+
+    cell: Cell
+    run: Run
+    work: Path
+    threads: int
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What became of a job: a record, or an error in one line and in full."""
+
+    cell: Cell
+    record: Json | None
+    error: str = ""
+    traceback: str = ""
+
+
+def run_grid(
+    cells: Sequence[Cell],
+    description: Json,
+    *,
+    out: Path,
+    jobs: int = 1,
+    watcher: Watcher,
+    run: Run = run_cell,
+) -> list[Cell]:
+    """Run the missing cells into the folder `out`; the cells that failed."""
+    if jobs < 1:
+        raise SettingError(f"jobs is {jobs}; expected 1 or more")
+    if not cells:
+        raise SettingError("no cell is left to run; expected --methods and --only to leave some")
+    for name in {cell.setup.recipe.dataset for cell in cells}:
+        load(name)  # says how to get it, before anything is run
+    with alone(out):
+        results = Results(out, description)
+        missing = [cell for cell in _in_turn(cells) if cell.key not in results.lines]
+        results.retry(missing)
+        watcher.start(cells, results.lines, sum(map(cell_steps, missing)))
+        threads = max(1, (os.cpu_count() or 1) // jobs) if description["scale"] != "smoke" else 1
+        tasks = [Job(cell, run, results.work, threads) for cell in missing]
+        failed = []
+        try:
+            for tried in run_tasks(
+                attempt_cell, tasks, jobs=jobs, tick=watcher.tick, threads=threads
+            ):
+                if tried.record is None:
+                    results.fail(tried.cell, tried.error, tried.traceback)
+                    watcher.failed(tried.cell, tried.error)
+                    failed.append(tried.cell)
+                else:
+                    watcher.done(tried.cell, results.add(tried.cell, tried.record))
+        except Stopped:
+            raise KeyboardInterrupt from None
+        if not failed and all(cell.key in results.lines for cell in cells):
+            shutil.rmtree(results.work, ignore_errors=True)
+    return failed
+
+
+def attempt_cell(job: Job, tick: Tick) -> Attempt:
+    """Run a job; whatever goes wrong with it becomes a note."""
+    try:
+        record = job.run(job.cell, work=job.work, threads=job.threads, tick=tick)
+    except Stopped:
+        raise
+    except Interrupted:
+        raise Stopped from None
+    except Exception as error:
+        line = " ".join(f"{type(error).__name__}: {error}".split())
+        return Attempt(job.cell, None, line, traceback.format_exc())
+    return Attempt(job.cell, record)
+
+
+def _in_turn(cells: Sequence[Cell]) -> list[Cell]:
+    """Cells that others begin with come first, so that these seldom wait; then seed by seed."""
+    return sorted(cells, key=lambda c: (len(stages(c.method, c.setup.config)), c.seed))

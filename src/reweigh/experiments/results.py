@@ -1,0 +1,192 @@
+"""The results folder of one experiment at one scale.
+
+    experiment.json     which experiment, the paper's numbers, every setup; a digest of the setups
+    results.jsonl       one line per finished cell
+    failures.jsonl      one line per cell that failed the last time it was tried; absent if none
+    cells/KEY.json      what the figures need of a cell: curve, confusion matrix, weights
+    .work/              models and checkpoints; may be removed when the grid is finished
+
+A line is appended by one write and is either whole or, after a kill, cut at the end of the file,
+where opening the folder mends it. A folder of another experiment, scale, configuration or version
+is refused: its numbers would not be comparable.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..errors import DataError, SettingError
+from ..files import writable_folder, write_whole
+from .experiment import Cell
+from .provenance import commit, versions
+
+Json = dict[str, Any]
+
+DESCRIPTION, LINES, FAILURES, DETAILS, WORK = (
+    "experiment.json", "results.jsonl", "failures.jsonl", "cells", ".work",
+)  # fmt: skip
+COMPARED = ("experiment", "scale", "as_published", "version", "digest")
+
+
+class Results:
+    """An open results folder; `lines` has what is finished, by the cell's key."""
+
+    def __init__(self, folder: Path, description: Json) -> None:
+        self.folder = writable_folder(folder)
+        description = {**description, "version": __version__}
+        _claim(folder, description)
+        (folder / DETAILS).mkdir(exist_ok=True)
+        self.work = folder / WORK
+        self.work.mkdir(exist_ok=True)
+        _mend(folder / LINES)
+        self.lines = {_key(line): line for line in read_lines(folder / LINES)}
+        self.failures: dict[str, Json] = {}
+
+    def add(self, cell: Cell, record: Json) -> Json:
+        """Keep a finished cell; the line that was written."""
+        details = record.pop("details")
+        write_whole(self.folder / DETAILS / f"{cell.file}.json", json.dumps(details) + "\n")
+        line = {
+            "experiment": cell.experiment,
+            "method": cell.method,
+            "setting": dict(cell.setting),
+            "seed": cell.seed,
+            **record,
+            "versions": versions(),
+            "commit": commit(),
+            "details": f"{DETAILS}/{cell.file}.json",
+        }
+        _append(self.folder / LINES, line)
+        self.lines[cell.key] = line
+        return line
+
+    def fail(self, cell: Cell, error: str, traceback: str) -> None:
+        """Note that a cell failed."""
+        self.failures[cell.key] = {
+            "experiment": cell.experiment,
+            "method": cell.method,
+            "setting": dict(cell.setting),
+            "seed": cell.seed,
+            "error": error,
+            "traceback": traceback,
+            "versions": versions(),
+            "commit": commit(),
+        }
+        self._write_failures()
+
+    def retry(self, cells: list[Cell]) -> None:
+        """Forget earlier failures of `cells`: they are being tried again."""
+        tried = {cell.key for cell in cells}
+        path = self.folder / FAILURES
+        earlier = {_key(line): line for line in read_lines(path)} if path.exists() else {}
+        self.failures = {key: line for key, line in earlier.items() if key not in tried}
+        self._write_failures()
+
+    def _write_failures(self) -> None:
+        path = self.folder / FAILURES
+        if self.failures:
+            write_whole(path, "".join(map(_text, self.failures.values())))
+        else:
+            path.unlink(missing_ok=True)
+
+
+def read_lines(path: Path) -> list[Json]:
+    """The lines of a file of JSON lines; [] where there is no file."""
+    if not path.exists():
+        return []
+    lines = []
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            line = json.loads(text)
+            _key(line)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise DataError(
+                f"line {number} of {path} is no result; expected what `reweigh reproduce` writes: "
+                "remove the line, and its cell runs again"
+            ) from None
+        lines.append(line)
+    return lines
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Refuse to work in a folder that another process works in."""
+    try:
+        fcntl: Any = importlib.import_module("fcntl")
+    except ImportError:  # Windows: nobody is kept out
+        yield
+        return
+    handle = os.open(writable_folder(folder) / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SettingError(
+                f"another process is at work in {folder}; wait for it, or choose another --out"
+            ) from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _claim(folder: Path, description: Json) -> None:
+    path = folder / DESCRIPTION
+    if not path.exists():
+        if (folder / LINES).exists():
+            raise DataError(f"{folder} has {LINES} but no {DESCRIPTION}; choose another --out")
+        write_whole(path, json.dumps(description, indent=1) + "\n")
+        return
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        theirs = {name: found[name] for name in COMPARED}
+    except (ValueError, KeyError, TypeError):
+        raise DataError(
+            f"{path} cannot be read; expected what `reweigh reproduce` writes: choose another --out"
+        ) from None
+    different = [
+        f"{name} {theirs[name]} there, {description[name]} here"
+        for name in COMPARED
+        if theirs[name] != description[name]
+    ]
+    if different:
+        raise SettingError(
+            f"{folder} holds other results ({'; '.join(different)}), which do not mix; "
+            "choose another --out, or remove the folder"
+        )
+    if found != description:  # words for the report that have been bettered
+        write_whole(path, json.dumps(description, indent=1) + "\n")
+
+
+def _mend(path: Path) -> None:
+    """Cut off a last line without its end: the process was killed while it wrote it."""
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if len(whole) < len(content):
+        os.truncate(path, len(whole))
+
+
+def _append(path: Path, line: Json) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, _text(line).encode())
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _text(line: Json) -> str:
+    return json.dumps(line) + "\n"
+
+
+def _key(line: Json) -> str:
+    setting = (f"{name}={value}" for name, value in line["setting"].items())
+    return " ".join([line["method"], *setting, f"seed={line['seed']}"])

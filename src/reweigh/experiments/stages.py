@@ -1,0 +1,61 @@
+"""What a method, as typed, is trained in.
+
+    uniform                 uniform
+    uniform+es+ft           uniform+es -> fine-tuned on the clean images
+    s_model_conf+es+ft      uniform, for its confusion matrix -> s_model_conf+es -> fine-tuned
+
+A stage is one call of `fit`. Methods share the stages they have in common.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..methods import METHODS, parse
+from ..training import Config, phases
+
+BASELINE = "uniform"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`name` is a method as typed; `start` the stage whose model it goes on with, `pretrained` the
+    one that its method studies before it begins.
+    """
+
+    name: str
+    config: Config
+    start: str = ""
+    pretrained: str = ""
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps."""
+        return sum(p.schedule.steps for p in phases(self.config, pretrained=bool(self.pretrained)))
+
+
+def stages(method: str, config: Config) -> list[Stage]:
+    """The stages in their order; the last one is the method itself."""
+    plan = parse(method)
+    main = replace(plan, fine_tune=False)
+    begins = METHODS[plan.method].pretrains
+    found = [Stage(BASELINE, replace(config, method=BASELINE))] if begins else []
+    found.append(
+        Stage(
+            str(main),
+            replace(config, method=str(main)),
+            pretrained=BASELINE if begins else "",
+        )
+    )
+    if plan.fine_tune:
+        tuned = replace(config, method=str(plan))
+        last = phases(tuned, pretrained=True)[-1]
+        alone = replace(
+            config,
+            method=last.method,
+            steps=last.schedule.steps,
+            drops=last.schedule.drops,
+            optimizer=replace(config.optimizer, learning_rate=last.base_rate),
+        )
+        found.append(Stage(str(plan), alone, start=str(main)))
+    return found

@@ -1,0 +1,56 @@
+"""Figure 7: accuracy during training, on validation images and on what was learnt by heart."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from .figures import Palette
+from .lines import Lines, styles
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from .results import Results
+
+Json = dict[str, Any]
+
+VALIDATION, TRAINING = "hyper_true_accuracy", "train_accuracy"
+
+
+def during_training(results: Results) -> Lines:
+    """A solid and a dotted line a method, of its first seed."""
+    found = []
+    for method, style in styles(results.rows).items():
+        mine = results.of(method)
+        if mine:
+            curve = [p for p in results.details(mine[0])["curve"] if p["phase"] == "main"]
+            found.append((style, curve))
+
+    def draw(axes: Axes, palette: Palette) -> None:
+        for rate_falls in _drops(found[0][1]):
+            axes.axvline(rate_falls, color=palette.muted, linewidth=0.8, linestyle=(0, (2, 3)))
+        for style, curve in found:
+            steps = [point["step"] for point in curve]
+            colour = style.of(palette)
+            axes.plot(steps, [p[VALIDATION] for p in curve], color=colour, lw=style.width,
+                      marker=style.marker, markersize=3.5, markevery=max(1, len(curve) // 8),
+                      label=style.name)  # fmt: skip
+            axes.plot(steps, [p[TRAINING] for p in curve], color=colour, lw=1.3,
+                      linestyle=(0, (1, 1.3)))  # fmt: skip
+        axes.set(xlabel="training step", ylabel="accuracy", ylim=(0, 1.02))
+        axes.set_xlim(0, max(point["step"] for _, curve in found for point in curve))
+        axes.locator_params(axis="x", nbins=5)
+        if palette.ink != "#010101":
+            axes.legend(frameon=False, fontsize=7.5, loc="lower right")
+
+    return Lines([style for style, _ in found], [], draw)
+
+
+def _drops(curve: list[Json]) -> list[int]:
+    """The evaluations after which the learning rate falls."""
+    return [
+        before["step"]
+        for before, after in pairwise(curve)
+        if after["learning_rate"] < before["learning_rate"]
+    ]

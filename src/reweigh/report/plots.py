@@ -1,0 +1,176 @@
+"""The paper's figures, drawn from results: which one an experiment gets, and what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import confusions, curves, lines, weights
+from .figures import Draw, embedded, saved
+from .settings import NOISES
+
+if TYPE_CHECKING:
+    from .results import Results
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One drawing: `text` says what it shows to those who cannot see it."""
+
+    name: str
+    title: str
+    text: str
+    draw: Draw
+    size: tuple[float, float] = (4.2, 2.9)
+
+    @property
+    def svg(self) -> str:
+        """For the page."""
+        width, height = self.size
+        return embedded(self.name, self.draw, width=width, height=height)
+
+    def save(self, folder: Path) -> None:
+        """As PNG and PDF."""
+        width, height = self.size
+        saved(folder, self.name, self.draw, width=width, height=height)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels side by side; `key` are names with the style of their line, for the legend."""
+
+    caption: str
+    panels: list[Panel]
+    key: list[lines.Style] = field(default_factory=list)
+
+
+def figures(results: Results) -> list[Figure]:
+    """What the experiment's kind asks for; none for a table."""
+    return KINDS[results.about["shows"]](results)
+
+
+def _imbalance(results: Results) -> list[Figure]:
+    drawn = lines.against(results, "share", errors=True)
+    return [
+        Figure(
+            "Test error against the share of nines in the train set; bars are 95% intervals of the "
+            "mean where there are several seeds. To see: which lines climb as fours become rare.",
+            [Panel("error-against-imbalance", "", _spoken(drawn), drawn.draw, (5.6, 3.4))],
+            drawn.styles,
+        )
+    ]
+
+
+def _clean_size(results: Results) -> list[Figure]:
+    drawn = lines.against(results, "clean", errors=False)
+    return [
+        Figure(
+            "Test accuracy against the number of clean images. To see: how little reweighing needs, "
+            "and where fine-tuning on the same images catches up.",
+            [Panel("accuracy-against-clean-size", "", _spoken(drawn), drawn.draw, (5.6, 3.4))],
+            drawn.styles,
+        )
+    ]
+
+
+def _noise_level(results: Results) -> list[Figure]:
+    drawn = lines.against(results, "rate", errors=False)
+    return [
+        Figure(
+            "Test accuracy against the share of flipped labels. To see: how fast each line falls.",
+            [Panel("accuracy-against-noise", "", _spoken(drawn), drawn.draw, (5.6, 3.4))],
+            drawn.styles,
+        )
+    ]
+
+
+def _weights(results: Results) -> list[Figure]:
+    panels = [
+        Panel(
+            f"weights-{kind}",
+            title,
+            f"Histogram of the weights of right and of wrong labels. {title}.",
+            weights.histogram(results, kind),
+            (4.2, 3.0),
+        )
+        for kind, title in (("random", "A random batch"), ("classes", "Batches of one class"))
+    ]
+    return [
+        Figure(
+            "How much weight right and wrong labels get on images the model has not been trained "
+            "on, after half of the training; 1 is an equal share, and the first bar holds those "
+            "without any weight. Left: hyper-validation images with their noise. Right: images of "
+            "one class, some relabelled as background, over all classes but that one. To see: "
+            "wrong labels in the first bar, right ones beyond it.",
+            panels,
+        )
+    ]
+
+
+def _confusion(results: Results) -> list[Figure]:
+    panels = [
+        Panel(
+            f"confusion-{setting['noise']}-{row['method']}",
+            f"{row['name']}, flipped to {NOISES[setting['noise']]}",
+            f"Confusion matrix of {row['name']} under {setting['noise']} flips.",
+            confusions.matrix(results, row["method"], setting),
+            (3.6, 3.6),
+        )
+        for setting in results.settings
+        for row in results.rows
+        if results.of(row["method"], setting)
+    ]
+    return [
+        Figure(
+            "What test images of each class (rows) are taken for (columns); the darker, the larger "
+            "the share of the row. To see: how much is left off the diagonal, and under flips to "
+            "one class, in the column of that class.",
+            panels,
+        )
+    ]
+
+
+def _curves(results: Results) -> list[Figure]:
+    drawn = curves.during_training(results)
+    return [
+        Figure(
+            "Accuracy during training. Solid: hyper-validation images, against their right labels. "
+            "Dotted: train images, against the labels they were given, so that 1 means that every "
+            "wrong label is known by heart. Vertical lines: the learning rate falls. To see: "
+            "solid lines that fall where the dotted ones rise.",
+            [
+                Panel(
+                    "training-curves",
+                    "",
+                    "Accuracy over training steps of "
+                    + ", ".join(style.name for style in drawn.styles),
+                    drawn.draw,
+                    (5.6, 3.4),
+                )
+            ],
+            drawn.styles,
+        )
+    ]
+
+
+def _spoken(drawn: lines.Lines) -> str:
+    """The figure's numbers as a sentence."""
+    return "; ".join(
+        f"{style.name}: " + ", ".join(f"{x} {s.mean:.1f}" for x, s in points)
+        for style, points in drawn.points
+    )
+
+
+KINDS: dict[str, Callable[[Any], list[Figure]]] = {
+    "table": lambda results: [],
+    "imbalance": _imbalance,
+    "weights": _weights,
+    "clean-size": _clean_size,
+    "noise-level": _noise_level,
+    "confusion": _confusion,
+    "curves": _curves,
+}

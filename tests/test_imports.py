@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "training": {"methods", "core", "data"},
     "experiments": {"files", "training", "methods", "models", "data", "audit", "core"},
     "report": {"files"},
-    "review": {"audit", "report"},
+    "review": {"files", "audit", "report"},
     "integrations": {"core", "methods", "audit"},
 }
 UNRESTRICTED = {"cli", "__init__"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import DataError
@@ -11,14 +13,22 @@ from .errors import DataError
 
 def write_whole(path: Path, text: str) -> None:
     """Write `text` to `path`; whoever reads `path` sees the old content or the new, never a part."""
-    handle, fresh = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    with whole_file(path) as fresh:
+        fresh.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A file to write beside `path`, which takes its place at the end; an error removes it."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    os.close(handle)
+    fresh = Path(name)
     try:
-        with open(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(fresh, 0o644)  # mkstemp gives 0600; a report is for others to read
+        yield fresh
+        fresh.chmod(0o644)  # mkstemp gives 0600; a report is for others to read
         os.replace(fresh, path)
     except BaseException:
-        Path(fresh).unlink(missing_ok=True)
+        fresh.unlink(missing_ok=True)
         raise
 
 

@@ -77,7 +77,9 @@ def table_run(folder, rows=12, *, text=None):
     return write_run(folder / "run", suspects, data=data, rows=rows, columns=columns)
 
 
-def text_run(folder, texts, *, classes=("calm", "cross"), given="calm", suggested="cross"):
+def text_run(
+    folder, texts, *, classes=("calm", "cross"), given="calm", suggested="cross", **options
+):
     """Texts, all of them suspects."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +89,7 @@ def text_run(folder, texts, *, classes=("calm", "cross"), given="calm", suggeste
         suspect(i, given, suggested, t, suspicion=1 - i / 1000) for i, t in enumerate(texts)
     ]
     return write_run(folder / "run", suspects, data=data, rows=len(texts), kind="text",
-                     classes=list(classes), text_column="text")  # fmt: skip
+                     classes=list(classes), text_column="text", **options)  # fmt: skip
 
 
 def image_run(folder, count=8, *, classes=PETS, size=32):

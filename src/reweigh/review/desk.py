@@ -8,6 +8,7 @@ matches in full, from the end on to the beginning.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -72,6 +73,11 @@ class Desk:
     def history(self) -> History:
         """What was decided so far."""
         return self._decisions.history
+
+    def standing(self) -> Mapping[int, Decision]:
+        """What stands now, by row, in the order of the rows."""
+        with self._lock:
+            return self.history.standing()
 
     @property
     def repaired(self) -> int:

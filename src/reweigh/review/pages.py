@@ -162,9 +162,7 @@ class Pages:
 
     def _export(self, exact: bool) -> Response:
         with self._exporting:
-            made = export(
-                self._desk.run, self._desk.suspects, self._desk.history.standing(), exact=exact
-            )
+            made = export(self._desk.run, self._desk.suspects, self._desk.standing(), exact=exact)
         return JSONResponse({"exported": render("exported.html", made=made, exact=exact)})
 
     def _answer(self, selection: Selection, row: int | None, *, said: str = "") -> Response:

@@ -1,13 +1,14 @@
 """The suspicious rows: `suspects.parquet`, most suspicious first.
 
 What filters need (row, labels, suspicion) is held in memory, a few bytes a row. Examples are read when
-they are looked at, from the one row group they are in and in small batches, so that neither 100,000
-suspects nor cells of megabytes are ever held together.
+they are looked at, or one after the other to search them: at most a row group at a time, of a group
+written in small pages only a page.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ COLUMNS = ("index", "given_label", "suggested_label", "suspicion", "mean_weight"
            "seen", "why", "example", "probability")  # fmt: skip
 BATCH = 32
 NONE = -1  # the code of a missing label
+_PLAIN = re.compile(r"[ !#-.0-\[\]-~]*")  # what JSON never spells in another way
 
 Flags = npt.NDArray[np.bool_]
 
@@ -79,8 +81,8 @@ class Suspects:
         import pyarrow.parquet
 
         def opened() -> Any:
-            # One decoder must not be used from two threads; streams keep a huge cell from being
-            # read together with its neighbours.
+            # Two, since a decoder must not be used from two threads, and looking must not wait for
+            # a search. Streams, so that a group is not read ahead of what is asked for.
             return pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
 
         try:
@@ -151,8 +153,8 @@ class Suspects:
             for batch in self._scans.iter_batches(
                 batch_size=BATCH, columns=["example"], use_threads=False
             ):
-                for example in batch.column(0):
-                    yield example.as_py() or ""
+                for example in batch.column(0).to_pylist():
+                    yield example or ""
 
 
 def _searched(example: str, wanted: str, *, cells: bool) -> str:
@@ -160,7 +162,7 @@ def _searched(example: str, wanted: str, *, cells: bool) -> str:
     folded = example.casefold()
     if not cells:
         return folded
-    if wanted.isascii() and wanted.isalnum() and wanted not in folded:
+    if _PLAIN.fullmatch(wanted) and wanted not in folded:
         return ""
     values = json.loads(example).values()
     return "\n".join(str(value) for value in values).casefold()

@@ -17,6 +17,7 @@ export async function openChooser(card, choose) {
   if (number) number.value = card.suggested ?? card.given;
   for (const button of dialog.querySelectorAll("[data-label]")) mark(button, button.dataset.label, card);
   dialog.showModal();
+  [...dialog.querySelectorAll("button[data-label]")].find((each) => each.dataset.label === card.suggested)?.focus();
   if (number) number.select();
   if (!typed) return;
   typed.value = "";

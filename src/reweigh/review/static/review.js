@@ -35,6 +35,7 @@ async function ask(path, body) {
 async function once(work) {
   if (busy) return;
   busy = true;
+  byId("card").setAttribute("aria-busy", "true");
   try {
     await work();
     trouble("");
@@ -42,6 +43,7 @@ async function once(work) {
     trouble(error.message);
   } finally {
     busy = false;
+    byId("card").removeAttribute("aria-busy");
   }
 }
 
@@ -125,12 +127,12 @@ const actions = {
     }
   }),
   close: (button) => button.closest("dialog").close(),
-  clear: () => choose_filter(new URLSearchParams()),
-  select: (button) => choose_filter(new URLSearchParams(button.dataset.query)),
+  clear: () => select(new URLSearchParams()),
+  select: (button) => select(new URLSearchParams(button.dataset.query)),
   search: () => { byId("filters").open = true; filter.elements.search.select(); },
 };
 
-function choose_filter(wanted) {
+function select(wanted) {
   for (const field of filter.elements) {
     if (field.name) field.value = wanted.get(field.name) ?? (field.name === "show" ? "open" : "");
   }

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
-from ..errors import SettingError
+from ..errors import SettingError, unknown
 from .decisions import ACTIONS, UNDO, Decision, Decisions, History, check_shape
 from .run import Run
 from .selection import OPEN, Selection
@@ -95,13 +95,17 @@ class Desk:
         To relabel a row with the label it has is to keep it.
         """
         self._check(decision)
+        if decision.action == UNDO:
+            raise unknown("action", UNDO, ACTIONS)
         position = self.suspects.position(decision.index)
         if position is None:
             raise SettingError(
                 f"row {decision.index} is not among the suspects; expected one that is"
             )
-        if decision.label is not None and decision.label == self.suspects.given.name(position):
-            decision = Decision(decision.index, "keep")
+        if decision.label is not None:
+            decision = replace(decision, label=self.run.label(decision.label))
+            if decision.label == self.suspects.given.name(position):
+                decision = Decision(decision.index, "keep")
         with self._lock:
             self._decisions.add(decision)
             self._note(decision.index)

@@ -21,8 +21,8 @@ from reweigh.review.decisions import Decision
 from reweigh.review.delimited import records, with_cells
 from reweigh.review.exports import export
 from reweigh.review.run import open_run
-from reweigh.review.spreadsheets import harmless, is_formula
 from reweigh.review.suspects import Suspects
+from reweigh.spreadsheets import harmless, is_formula
 
 
 def exported(folder, *decisions, **options):
@@ -269,7 +269,30 @@ def test_numbers_to_predict_are_replaced_as_typed(tmp_path):
     assert (folder / "corrected.csv").read_text() == (
         "rooms;price\n0;-0.50\n1;-1.50\n2;2.250\n3;-3.50\n4;-4.50\n"
     )
-    assert (folder / "confirmed.csv").read_text() == "index,label\n0,-0.5\n2,2.250\n"
+    assert (folder / "confirmed.csv").read_text() == "index,label\n0,-0.50\n2,2.250\n"
+
+
+def test_numbers_that_were_kept_are_confirmed_as_the_data_have_them(tmp_path):
+    data = tmp_path / "data.csv"
+    data.write_text("x,price\n1,123456.789\n2,0.1\n")
+    suspects = [suspect(0, "123457", "9", "{}"), suspect(1, "0.0999999", "9", "{}")]
+    folder = write_run(tmp_path / "run", suspects, data=data, rows=2, task="regression",
+                       target="price", classes=[])  # fmt: skip
+    exported(folder, Decision(0, "keep"), Decision(1, "keep"))
+    assert (folder / "confirmed.csv").read_text() == "index,label\n0,123456.789\n1,0.1\n"
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-8-sig", "cp1252"])
+def test_the_encoding_is_kept(tmp_path, encoding):
+    text = "é,label\nö,café\nü,café\n"
+    data = tmp_path / "data.csv"
+    data.write_bytes(text.encode(encoding))
+    suspects = [suspect(1, "café", "thé", "{}")]
+    folder = write_run(tmp_path / "run", suspects, data=data, rows=2, encoding=encoding,
+                       delimiter=",", classes=["café", "thé"])  # fmt: skip
+    exported(folder, Decision(1, "relabel", "thé"))
+    changed = text.replace("ü,café", "ü,thé")
+    assert (folder / "corrected.csv").read_bytes() == changed.encode(encoding)
 
 
 def test_images_are_listed_with_their_labels(tmp_path):

@@ -210,7 +210,7 @@ def test_a_folder_that_is_no_run_is_explained(tmp_path):
         open_run(tmp_path)
     folder = table_run(tmp_path)
     (folder / "suspects.parquet").rename(folder / "kept.parquet")
-    with pytest.raises(DataError, match="reweigh audit"):
+    with pytest.raises(DataError, match="finish the run"):
         open_run(folder)
     pq.write_table(pa.table({"index": [1]}), folder / "suspects.parquet")
     with pytest.raises(DataError, match="lacks given_label"):

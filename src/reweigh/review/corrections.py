@@ -8,25 +8,25 @@ than none.
 from __future__ import annotations
 
 import csv
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from ..errors import DataError
-from .delimited import AS_BYTES, column_of, delimiter_of, reading, records, with_cells
+from .delimited import as_text, column_of, delimiter_of, reading, records, with_cells
 from .run import Run
 
-IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".pnm", ".ppm", ".tga", ".tif", ".tiff",
-          ".webp")  # fmt: skip
+IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
 @dataclass(frozen=True)
 class Corrections:
-    """New labels and dropped rows, by index; `given` are the labels such rows should have now.
+    """New labels and dropped rows, by index; `given` are the labels the decided rows should have now.
 
     `safe` makes a cell of a .csv harmless to spreadsheets, or leaves it.
     """
@@ -36,25 +36,36 @@ class Corrections:
     dropped: frozenset[int]
     safe: Callable[[str], str]
 
-    def touches(self, index: int) -> bool:
-        """Whether anything happens to the row."""
-        return index in self.labels or index in self.dropped
+    @property
+    def changed(self) -> list[int]:
+        """The rows to which something happens."""
+        return [index for index in self.given if index in self.labels or index in self.dropped]
 
     def check(self, index: int, found: object) -> None:
         """That the row is the one that was looked at, as far as its label tells."""
         if not _same(str(found), self.given[index]):
             raise DataError(
                 f"row {index} of the data has the label {found!r}, but had {self.given[index]!r} when "
-                "the run was trained; the data have changed since: train and audit again"
+                "the run was trained; the data have changed since: train again"
             )
 
 
-def correct_delimited(run: Run, corrections: Corrections, out: Path) -> int:
-    """Write the corrected text file to `out`; how many cells were made safe."""
-    with reading(run.data) as stream:
-        delimiter = delimiter_of(stream.readline(), [*run.columns, run.target])
-    column, width, rows, guarded = 0, 0, 0, 0
-    with reading(run.data) as stream, out.open("w", **AS_BYTES) as written:  # type: ignore[call-overload]
+@dataclass
+class Corrected:
+    """What was met on the way: cells made safe, and the labels of decided rows as the data spell them."""
+
+    guarded: int = 0
+    found: dict[int, str] = field(default_factory=dict)
+
+
+def correct_delimited(run: Run, corrections: Corrections, out: IO[bytes]) -> Corrected:
+    """Write the corrected text file to `out`."""
+    delimiter = run.delimiter
+    if delimiter is None:
+        with reading(run.data, run.encoding) as stream:
+            delimiter = delimiter_of(stream.readline(), [*run.columns, run.target])
+    column, width, rows, met = 0, 0, 0, Corrected()
+    with reading(run.data, run.encoding) as stream, as_text(out, run.encoding) as written:
         for record, cells in records(stream, delimiter):
             changes: dict[int, str] = {}
             if _is_blank(cells, width):
@@ -63,54 +74,62 @@ def correct_delimited(run: Run, corrections: Corrections, out: Path) -> int:
                 column, width = column_of(cells, run.target), len(cells)
             else:
                 index, rows = rows, rows + 1
-                if corrections.touches(index):
-                    corrections.check(index, cells[column] if column < len(cells) else "")
-                    if index in corrections.dropped:
-                        continue
+                if index in corrections.given:
+                    met.found[index] = cells[column].strip() if column < len(cells) else ""
+                    corrections.check(index, met.found[index])
+                if index in corrections.dropped:
+                    continue
+                if index in corrections.labels:
                     changes[column] = cells[column] = corrections.labels[index]
             for place, cell in enumerate(cells):
                 if (safe := corrections.safe(cell)) != cell:
                     changes[place] = safe
-                    guarded += 1
-            if changes:
-                record = with_cells(record, changes, delimiter=delimiter, count=len(cells))  # noqa: PLW2901
-            written.write(record)
+                    met.guarded += 1
+            written.write(
+                with_cells(record, changes, delimiter=delimiter, count=len(cells))
+                if changes
+                else record
+            )
     _check_rows(run, rows)
-    return guarded
+    return met
 
 
-def correct_parquet(run: Run, corrections: Corrections, out: Path) -> int:
+def correct_parquet(run: Run, corrections: Corrections, out: IO[bytes]) -> Corrected:
     """Write the corrected parquet file to `out`, in the same schema; no cell of it can run."""
     import pyarrow.parquet
 
-    rows = 0
+    rows, met = 0, Corrected()
     with pyarrow.parquet.ParquetFile(run.data) as file:
         column = column_of(file.schema_arrow.names, run.target)
         with pyarrow.parquet.ParquetWriter(out, file.schema_arrow) as writer:
             for batch in file.iter_batches(batch_size=16_384):
+                decided = [i for i in range(rows, rows + len(batch)) if i in corrections.given]
+                for index in decided:
+                    met.found[index] = str(batch.column(column)[index - rows].as_py())
+                    corrections.check(index, met.found[index])
                 writer.write_batch(_corrected(batch, column, rows, corrections))
                 rows += len(batch)
     _check_rows(run, rows)
-    return 0
+    return met
 
 
 def correct_listing(
-    run: Run, corrections: Corrections, out: Path, *, paths: Mapping[str, int]
-) -> int:
-    """Write path,label of every image in the class folders to `out`; `paths` are the touched ones."""
-    guarded = 0
-    with out.open("w", encoding="utf-8", errors="surrogateescape", newline="") as written:
+    run: Run, corrections: Corrections, out: IO[bytes], *, paths: Mapping[str, int]
+) -> Corrected:
+    """Write path,label of every image in the class folders to `out`; `paths` are the changed ones."""
+    met = Corrected()
+    with as_text(out, "utf-8") as written:
         writer = csv.writer(written, lineterminator="\n")
         writer.writerow(("path", "label"))
-        for path, folder in _images(run):
+        for path, folder in _images(run.data):
             index = paths.get(path)
             if index is not None and index in corrections.dropped:
                 continue
             label = folder if index is None else corrections.labels.get(index, folder)
             cells = [corrections.safe(cell) for cell in (path, label)]
-            guarded += sum(a != b for a, b in zip(cells, (path, label), strict=True))
+            met.guarded += sum(a != b for a, b in zip(cells, (path, label), strict=True))
             writer.writerow(cells)
-    return guarded
+    return met
 
 
 def _corrected(batch: Any, column: int, start: int, corrections: Corrections) -> Any:
@@ -119,13 +138,11 @@ def _corrected(batch: Any, column: int, start: int, corrections: Corrections) ->
     from pyarrow import compute
 
     rows = range(start, start + len(batch))
-    touched = [index for index in rows if corrections.touches(index)]
-    if not touched:
-        return batch
-    for index in touched:
-        corrections.check(index, batch.column(column)[index - start].as_py())
+    labels = [corrections.labels[index] for index in rows if index in corrections.labels]
+    kept = np.array([index not in corrections.dropped for index in rows])
+    if not labels:
+        return batch if kept.all() else batch.filter(pyarrow.array(kept))
     field = batch.schema.field(column)
-    labels = [corrections.labels[index] for index in touched if index in corrections.labels]
     plain = getattr(field.type, "value_type", field.type)  # of a dictionary, what its words are
     try:
         values = compute.replace_with_mask(
@@ -135,18 +152,21 @@ def _corrected(batch: Any, column: int, start: int, corrections: Corrections) ->
         ).cast(field.type)
     except pyarrow.ArrowInvalid as error:
         raise DataError(f"a new label does not fit the column {field.name!r}: {error}") from None
-    kept = np.array([index not in corrections.dropped for index in rows])
     return batch.set_column(column, field, values).filter(pyarrow.array(kept))
 
 
-def _images(run: Run) -> Iterator[tuple[str, str]]:
-    """Path, relative to the data folder, and class folder of every image, in the order of paths."""
-    for name in sorted(run.classes):
-        for folder, folders, files in os.walk(run.data / name):
-            folders.sort()
-            for file in sorted(files):
-                if file.lower().endswith(IMAGES):
-                    yield (Path(folder) / file).relative_to(run.data).as_posix(), name
+def _images(folder: Path) -> Iterator[tuple[str, str]]:
+    """Path, relative to the data folder, and class of every image, in the order of paths."""
+    found = []
+    for inside, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [
+            (Path(inside) / name).relative_to(folder)
+            for name in files
+            if name.lower().endswith(IMAGES) and not name.startswith(".")
+        ]
+    for path in sorted(path.as_posix() for path in found if len(path.parts) > 1):
+        yield path, path.split("/", 1)[0]
 
 
 def _is_blank(cells: list[str], width: int) -> bool:
@@ -158,16 +178,16 @@ def _check_rows(run: Run, rows: int) -> None:
     if rows != run.rows:
         raise DataError(
             f"{run.data} has {rows:,} rows, but had {run.rows:,} when the run was trained; "
-            "the data have changed since: train and audit again"
+            "the data have changed since: train again"
         )
 
 
 def _same(found: str, given: str) -> bool:
-    """Whether two spellings are one label: spaces around, 1 and 1.0, True and true."""
+    """Whether two spellings are one label: spaces around, 1 and 1.0, True and true, rounded numbers."""
     found, given = found.strip(), given.strip()
     if found.casefold() == given.casefold():
         return True
     try:
-        return float(found) == float(given)
+        return math.isclose(float(found), float(given), rel_tol=1e-4, abs_tol=1e-6)
     except ValueError:
         return False

@@ -1,7 +1,6 @@
 """A delimited text file, record by record, so that one cell can be changed and every other byte kept.
 
-Any encoding in which the ASCII characters are themselves passes through unharmed: bytes that are not
-UTF-8 are carried as surrogates and written back as they were.
+Bytes that are not text in the file's encoding are carried along and written back as they were.
 """
 
 from __future__ import annotations
@@ -14,25 +13,35 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import IO, TextIO
 
 from ..errors import DataError
 
 DELIMITERS = (",", ";", "\t", "|")
 QUOTE = '"'
-AS_BYTES = {"encoding": "utf-8", "errors": "surrogateescape", "newline": ""}
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[TextIO]:
-    """The file's text, line ends as they are; unpacked if it is a .gz."""
+def as_text(stream: IO[bytes] | gzip.GzipFile, encoding: str) -> Iterator[TextIO]:
+    """`stream` as text, line ends as they are, and back again without a loss."""
+    text = io.TextIOWrapper(stream, encoding=encoding, errors="surrogateescape", newline="")
+    try:
+        yield text
+    finally:
+        text.flush()
+        text.detach()
+
+
+@contextmanager
+def reading(path: Path, encoding: str) -> Iterator[TextIO]:
+    """The file's text; unpacked if it is a .gz."""
     if not path.is_file():
         raise DataError(f"there is no {path}, which the run was trained on; was it moved?")
     with (
         gzip.open(path) if path.suffix == ".gz" else path.open("rb") as raw,
-        io.TextIOWrapper(raw, **AS_BYTES) as text,  # type: ignore[arg-type]
+        as_text(raw, encoding) as stream,
     ):
-        yield text
+        yield stream
 
 
 def records(stream: TextIO, delimiter: str) -> Iterator[tuple[str, list[str]]]:

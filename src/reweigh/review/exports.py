@@ -12,17 +12,19 @@ a file of any size takes the memory of its longest record.
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from ..errors import DataError
-from ..files import whole_file
+from ..files import whole
+from ..spreadsheets import harmless
 from . import showing
-from .corrections import Corrections, correct_delimited, correct_listing, correct_parquet
+from .corrections import Corrected, Corrections, correct_delimited, correct_listing, correct_parquet
 from .decisions import Decision, check_shape, read
 from .run import Run
-from .spreadsheets import harmless
 from .suspects import Suspects
 
 CONFIRMED, CHANGES = "confirmed.csv", "changes.diff"
@@ -56,23 +58,25 @@ def export(
         safe=str if exact else harmless,
     )
     corrected = run.folder / corrected_name(run)
-    with whole_file(corrected) as fresh:
-        guarded = _correct(run, suspects, corrections, fresh)
+    with whole(corrected) as stream:
+        met = _correct(run, suspects, corrections, stream)
+    # Given numbers were rounded on the way through the model; the data have them as they are.
+    exactly = met.found if run.task == "regression" else given
     confirmed = {
-        index: made.label if made.label is not None else given[index]
+        index: made.label if made.label is not None else exactly[index]
         for index, made in standing.items()
         if made.action in ("keep", "relabel")
     }
-    with whole_file(run.folder / CONFIRMED) as fresh:
-        _write_confirmed(fresh, confirmed, corrections)
-    with whole_file(run.folder / CHANGES) as fresh:
-        fresh.write_text("".join(_changes(corrections)), encoding="utf-8")
+    with whole(run.folder / CONFIRMED) as stream:
+        stream.write(_confirmed(confirmed, corrections).encode())
+    with whole(run.folder / CHANGES) as stream:
+        stream.writelines(line.encode() for line in _changes(corrections))
     return Exported(
         files=(corrected, run.folder / CONFIRMED, run.folder / CHANGES),
         relabelled=len(corrections.labels),
         dropped=len(corrections.dropped),
         confirmed=len(confirmed),
-        guarded=guarded,
+        guarded=met.guarded,
     )
 
 
@@ -99,20 +103,19 @@ def _is_parquet(run: Run) -> bool:
         ) from None
 
 
-def _correct(run: Run, suspects: Suspects, corrections: Corrections, out: Path) -> int:
+def _correct(run: Run, suspects: Suspects, corrections: Corrections, out: IO[bytes]) -> Corrected:
     if run.kind == "images":
-        touched = [i for i in corrections.given if corrections.touches(i)]
-        return correct_listing(run, corrections, out, paths=_paths(run, suspects, touched))
+        return correct_listing(run, corrections, out, paths=_paths(suspects, corrections.changed))
     return (correct_parquet if _is_parquet(run) else correct_delimited)(run, corrections, out)
 
 
-def _paths(run: Run, suspects: Suspects, touched: list[int]) -> dict[str, int]:
-    """The paths of touched rows, which only suspects have."""
-    places = {suspects.position(index): index for index in touched}
+def _paths(suspects: Suspects, changed: list[int]) -> dict[str, int]:
+    """The paths of changed rows, which only suspects have."""
+    places = {suspects.position(index): index for index in changed}
     if None in places:
         raise DataError(
-            f"row {places[None]} was decided on, but {run.suspects.name} no longer lists it, so its image "
-            "is unknown; undo that decision, or audit again with more suspects"
+            f"row {places[None]} was decided on, but is no longer among the suspects, so its image is "
+            "unknown; undo that decision, or train again to list it"
         )
     return {
         text: places[place] for place, text in enumerate(suspects.examples()) if place in places
@@ -138,17 +141,17 @@ def _given(run: Run, suspects: Suspects, standing: Mapping[int, Decision]) -> di
     return {index: given[index] for index in sorted(given)}
 
 
-def _write_confirmed(out: Path, confirmed: Mapping[int, str], corrections: Corrections) -> None:
-    with out.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(("index", "label"))
-        writer.writerows((index, corrections.safe(label)) for index, label in confirmed.items())
+def _confirmed(rows: Mapping[int, str], corrections: Corrections) -> str:
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(("index", "label"))
+    writer.writerows((index, corrections.safe(label)) for index, label in rows.items())
+    return stream.getvalue()
 
 
 def _changes(corrections: Corrections) -> Iterator[str]:
     yield f"# {len(corrections.labels)} relabelled, {len(corrections.dropped)} dropped\n"
-    for index, given in corrections.given.items():
-        if corrections.touches(index):
-            dropped = index in corrections.dropped
-            new = "(dropped)" if dropped else showing.label(corrections.labels[index])
-            yield f"{index}: {showing.label(given)} -> {new}\n"
+    for index in corrections.changed:
+        new = corrections.labels.get(index)
+        to = "(dropped)" if new is None else showing.label(new)
+        yield f"{index}: {showing.label(corrections.given[index])} -> {to}\n"

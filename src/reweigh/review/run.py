@@ -26,8 +26,9 @@ class Run:
     classes: tuple[str, ...]
     rows: int
     data: Path
-    text_column: str | None
     columns: tuple[str, ...]
+    delimiter: str | None
+    encoding: str
 
     @property
     def suspects(self) -> Path:
@@ -62,13 +63,15 @@ def open_run(folder: Path) -> Run:
         source = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(
-            f"there is no {path}; expected the folder of a run, as `reweigh train --out {folder}` makes it"
+            f"there is no {path}; expected the folder of a run, as `reweigh train` makes it"
         ) from None
     except ValueError as error:
         raise DataError(f"{path} is not JSON ({error}); run `reweigh train` again") from None
     run = _checked(source, folder, path)
     if not run.suspects.exists():
-        raise DataError(f"there is no {run.suspects}; run: reweigh audit {folder}")
+        raise DataError(
+            f"there is no {run.suspects}; finish the run with the same `reweigh train` as before"
+        )
     return run
 
 
@@ -93,15 +96,16 @@ def _checked(source: Any, folder: Path, path: Path) -> Run:
     classes = tuple(str(name) for name in field("classes", list, []))
     if task == "classes" and not classes:
         raise DataError(f"{path} names no classes; expected at least one for the task 'classes'")
-    text_column = source.get("text_column")
+    delimiter = source.get("delimiter")
     return Run(
         folder=folder,
         kind=kind,
         task=task,
-        target=field("target", str, "label"),
+        target=source.get("target") or "label",
         classes=classes,
         rows=field("rows", int),
         data=Path(field("data", str)),
-        text_column=text_column if isinstance(text_column, str) else None,
         columns=tuple(str(name) for name in source.get("columns") or ()),
+        delimiter=delimiter if isinstance(delimiter, str) else None,
+        encoding=field("encoding", str, "utf-8"),
     )

@@ -89,11 +89,11 @@ class Suspects:
             self._cards, self._scans = opened(), opened()
         except pyarrow.ArrowInvalid as error:
             raise DataError(
-                f"{path} is not a parquet file ({error}); run `reweigh audit` again"
+                f"{path} is not a parquet file ({error}); run `reweigh train` again"
             ) from None
         lacking = [name for name in COLUMNS if name not in self._cards.schema_arrow.names]
         if lacking:
-            raise DataError(f"{path} lacks {', '.join(lacking)}; run `reweigh audit` again")
+            raise DataError(f"{path} lacks {', '.join(lacking)}; run `reweigh train` again")
         small = self._cards.read(columns=["index", "given_label", "suggested_label", "suspicion"])
         self.index: npt.NDArray[np.int64] = small["index"].to_numpy().astype(np.int64)
         self.suspicion = small["suspicion"].to_numpy().astype(np.float64)

@@ -6,7 +6,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format bench clean
+.PHONY: help demo test browser lint types format bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -26,6 +26,12 @@ demo: $(VENV)/app.done ## the main job: noisy digits, plain against reweighed; w
 
 test: lint types ## lint, types and the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+browser: ## Chromium for the tests of the review page, from Debian's archive, if we may
+	@command -v chromium >/dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; \
+	else echo "no chromium: the tests of the review page in a browser will be skipped"; fi
 
 lint: $(VENV)/dev.done ## ruff: style and format
 	$(BIN)/ruff check .

@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "reweigh"
 MAY_IMPORT = {
     "errors": set(),
     "files": set(),
+    "spreadsheets": set(),
     "core": set(),
     "data": set(),
     "models": set(),
@@ -23,7 +24,7 @@ MAY_IMPORT = {
     "training": {"methods", "core", "data", "audit", "files"},
     "experiments": {"files", "training", "methods", "models", "data", "audit", "core"},
     "report": {"files"},
-    "review": {"audit", "report"},
+    "review": {"files", "spreadsheets", "audit", "report"},
     "integrations": {"core", "methods", "audit"},
 }
 UNRESTRICTED = {"cli", "__init__"}

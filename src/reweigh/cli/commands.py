@@ -18,6 +18,7 @@ from ..errors import unknown
 # In the order of `reweigh --help`. To add a command: one line.
 COMMANDS = {
     "demo": "reweigh.cli.demo",
+    "review": "reweigh.cli.review",
     "reproduce": "reweigh.cli.reproduce",
     "report": "reweigh.cli.report",
     "data": "reweigh.cli.data",

@@ -1,0 +1,193 @@
+"""The data with a review's decisions carried out: delimited text, parquet, or a listing of images.
+
+Each checks before it changes: the number of rows, and the label found at every row it touches, must be
+those of the run. A decision carried out on another row than the one a person looked at would be worse
+than none.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ..errors import DataError
+from .delimited import as_text, column_of, delimiter_of, reading, records, with_cells
+from .run import Run
+
+IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """New labels and dropped rows, by index; `given` are the labels the decided rows should have now.
+
+    `safe` makes a cell of a .csv harmless to spreadsheets, or leaves it.
+    """
+
+    given: Mapping[int, str]
+    labels: Mapping[int, str]
+    dropped: frozenset[int]
+    safe: Callable[[str], str]
+
+    @property
+    def changed(self) -> list[int]:
+        """The rows to which something happens."""
+        return [index for index in self.given if index in self.labels or index in self.dropped]
+
+    def check(self, index: int, found: object) -> None:
+        """That the row is the one that was looked at, as far as its label tells."""
+        if not _same(str(found), self.given[index]):
+            raise DataError(
+                f"row {index} of the data has the label {found!r}, but had {self.given[index]!r} when "
+                "the run was trained; the data have changed since: train again"
+            )
+
+
+@dataclass
+class Corrected:
+    """What was met on the way: cells made safe, and the labels of decided rows as the data spell them."""
+
+    guarded: int = 0
+    found: dict[int, str] = field(default_factory=dict)
+
+
+def correct_delimited(run: Run, corrections: Corrections, out: IO[bytes]) -> Corrected:
+    """Write the corrected text file to `out`."""
+    delimiter = run.delimiter
+    if delimiter is None:
+        with reading(run.data, run.encoding) as stream:
+            delimiter = delimiter_of(stream.readline(), [*run.columns, run.target])
+    column, width, rows, met = 0, 0, 0, Corrected()
+    with reading(run.data, run.encoding) as stream, as_text(out, run.encoding) as written:
+        for record, cells in records(stream, delimiter):
+            changes: dict[int, str] = {}
+            if _is_blank(cells, width):
+                pass
+            elif not width:
+                column, width = column_of(cells, run.target), len(cells)
+            else:
+                index, rows = rows, rows + 1
+                if index in corrections.given:
+                    met.found[index] = cells[column].strip() if column < len(cells) else ""
+                    corrections.check(index, met.found[index])
+                if index in corrections.dropped:
+                    continue
+                if index in corrections.labels:
+                    changes[column] = cells[column] = corrections.labels[index]
+            for place, cell in enumerate(cells):
+                if (safe := corrections.safe(cell)) != cell:
+                    changes[place] = safe
+                    met.guarded += 1
+            written.write(
+                with_cells(record, changes, delimiter=delimiter, count=len(cells))
+                if changes
+                else record
+            )
+    _check_rows(run, rows)
+    return met
+
+
+def correct_parquet(run: Run, corrections: Corrections, out: IO[bytes]) -> Corrected:
+    """Write the corrected parquet file to `out`, in the same schema; no cell of it can run."""
+    import pyarrow.parquet
+
+    rows, met = 0, Corrected()
+    with pyarrow.parquet.ParquetFile(run.data) as file:
+        column = column_of(file.schema_arrow.names, run.target)
+        with pyarrow.parquet.ParquetWriter(out, file.schema_arrow) as writer:
+            for batch in file.iter_batches(batch_size=16_384):
+                decided = [i for i in range(rows, rows + len(batch)) if i in corrections.given]
+                for index in decided:
+                    met.found[index] = str(batch.column(column)[index - rows].as_py())
+                    corrections.check(index, met.found[index])
+                writer.write_batch(_corrected(batch, column, rows, corrections))
+                rows += len(batch)
+    _check_rows(run, rows)
+    return met
+
+
+def correct_listing(
+    run: Run, corrections: Corrections, out: IO[bytes], *, paths: Mapping[str, int]
+) -> Corrected:
+    """Write path,label of every image in the class folders to `out`; `paths` are the changed ones."""
+    met = Corrected()
+    with as_text(out, "utf-8") as written:
+        writer = csv.writer(written, lineterminator="\n")
+        writer.writerow(("path", "label"))
+        for path, folder in _images(run.data):
+            index = paths.get(path)
+            if index is not None and index in corrections.dropped:
+                continue
+            label = folder if index is None else corrections.labels.get(index, folder)
+            cells = [corrections.safe(cell) for cell in (path, label)]
+            met.guarded += sum(a != b for a, b in zip(cells, (path, label), strict=True))
+            writer.writerow(cells)
+    return met
+
+
+def _corrected(batch: Any, column: int, start: int, corrections: Corrections) -> Any:
+    """A batch of a parquet file that begins at row `start`, corrected."""
+    import pyarrow
+    from pyarrow import compute
+
+    rows = range(start, start + len(batch))
+    labels = [corrections.labels[index] for index in rows if index in corrections.labels]
+    kept = np.array([index not in corrections.dropped for index in rows])
+    if not labels:
+        return batch if kept.all() else batch.filter(pyarrow.array(kept))
+    field = batch.schema.field(column)
+    plain = getattr(field.type, "value_type", field.type)  # of a dictionary, what its words are
+    try:
+        values = compute.replace_with_mask(
+            batch.column(column).cast(plain),
+            pyarrow.array([index in corrections.labels for index in rows]),
+            pyarrow.array(labels, pyarrow.string()).cast(plain),
+        ).cast(field.type)
+    except pyarrow.ArrowInvalid as error:
+        raise DataError(f"a new label does not fit the column {field.name!r}: {error}") from None
+    return batch.set_column(column, field, values).filter(pyarrow.array(kept))
+
+
+def _images(folder: Path) -> Iterator[tuple[str, str]]:
+    """Path, relative to the data folder, and class of every image, in the order of paths."""
+    found = []
+    for inside, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [
+            (Path(inside) / name).relative_to(folder)
+            for name in files
+            if name.lower().endswith(IMAGES) and not name.startswith(".")
+        ]
+    for path in sorted(path.as_posix() for path in found if len(path.parts) > 1):
+        yield path, path.split("/", 1)[0]
+
+
+def _is_blank(cells: list[str], width: int) -> bool:
+    """Whether a record is a line with nothing on it, which readers of tables pass over."""
+    return not cells or (len(cells) == 1 and width != 1 and not cells[0].strip())
+
+
+def _check_rows(run: Run, rows: int) -> None:
+    if rows != run.rows:
+        raise DataError(
+            f"{run.data} has {rows:,} rows, but had {run.rows:,} when the run was trained; "
+            "the data have changed since: train again"
+        )
+
+
+def _same(found: str, given: str) -> bool:
+    """Whether two spellings are one label: spaces around, 1 and 1.0, True and true, rounded numbers."""
+    found, given = found.strip(), given.strip()
+    if found.casefold() == given.casefold():
+        return True
+    try:
+        return math.isclose(float(found), float(given), rel_tol=1e-4, abs_tol=1e-6)
+    except ValueError:
+        return False

@@ -1,0 +1,194 @@
+"""What people decided: `decisions.jsonl`, one line a decision, written at once and never rewritten.
+
+    {"at": "2031-05-04T10:11:12+00:00", "index": 17, "action": "relabel", "label": "dog"}
+
+Decisions on a row form a stack: the last one stands, and `undo` takes it off again. A line counts when
+it has reached the disk (fsync), so whatever a person was told is kept survives a kill or a power cut.
+What such an end can leave is a torn last line; it was never acknowledged, and opening removes it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError, ReweighError, SettingError, unknown
+
+ACTIONS = ("keep", "relabel", "drop", "skip")
+UNDO = "undo"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided about a row; `label` is the new one of a relabelled row, else None."""
+
+    index: int
+    action: str
+    label: str | None = None
+
+
+Check = Callable[[Decision], None]
+"""Raises a ReweighError if a decision cannot be one of this run."""
+
+
+class History:
+    """Decisions in their order, and what stands after all undoing."""
+
+    def __init__(self) -> None:
+        self._stacks: dict[int, list[Decision]] = {}
+        self._order: list[int] = []
+
+    def add(self, decision: Decision) -> None:
+        """Put a decision on top, or take one off if it says undo."""
+        if decision.action != UNDO:
+            self._stacks.setdefault(decision.index, []).append(decision)
+            self._order.append(decision.index)
+        elif stack := self._stacks.get(decision.index):
+            stack.pop()
+            latest = len(self._order) - 1 - self._order[::-1].index(decision.index)
+            del self._order[latest]
+
+    def of(self, index: int) -> Decision | None:
+        """The decision that stands for a row."""
+        stack = self._stacks.get(index)
+        return stack[-1] if stack else None
+
+    @property
+    def latest(self) -> int | None:
+        """The row decided last, of those not undone."""
+        return self._order[-1] if self._order else None
+
+    def standing(self) -> Mapping[int, Decision]:
+        """What stands, by row; a copy, in the order of the rows."""
+        return {index: stack[-1] for index, stack in sorted(self._stacks.items()) if stack}
+
+
+def read(path: Path, check: Check) -> tuple[History, int]:
+    """The history in `path`, and how many bytes of it are whole lines. Changes nothing."""
+    history, whole = History(), 0
+    try:
+        stream = path.open("rb")
+    except FileNotFoundError:
+        return history, whole
+    with stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                history.add(_parsed(line, check))
+            except ReweighError as error:
+                if not line.endswith(b"\n"):
+                    break  # the torn end of a write that was never acknowledged
+                raise DataError(
+                    f"{path}, line {number}: {error}; mend or remove that line, "
+                    "or move the file away to start afresh"
+                ) from None
+            whole += len(line)
+    return history, whole
+
+
+def _parsed(line: bytes, check: Check) -> Decision:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        raise DataError("not JSON; expected a decision") from None
+    if not isinstance(record, dict):
+        raise DataError(f"{record!r} is not an object; expected a decision")
+    decision = Decision(record.get("index"), record.get("action"), record.get("label"))  # type: ignore[arg-type]
+    check(decision)
+    return decision
+
+
+def check_shape(decision: Decision, *, rows: int, label: Callable[[str], str]) -> None:
+    """A row in 0 ... rows-1, a known action, a label exactly where one belongs."""
+    index, action, name = decision.index, decision.action, decision.label
+    if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < rows:
+        raise SettingError(f"index {index!r} is out of range; expected 0 to {rows - 1}")
+    if action not in (*ACTIONS, UNDO):
+        raise unknown("action", action, (*ACTIONS, UNDO))
+    if action == "relabel":
+        if not isinstance(name, str):
+            raise SettingError(f"relabel came with label {name!r}; expected the new label")
+        label(name)
+    elif name is not None:
+        raise SettingError(f"{action} came with label {name!r}; expected none")
+
+
+class Decisions:
+    """The file, open for appending by this process alone."""
+
+    def __init__(self, path: Path, *, check: Check) -> None:
+        self._check = check
+        self.path = path
+        fresh = not path.exists()
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            _lock(self._file, path)
+            self.history, self._size = read(path, check)
+            self.repaired = os.fstat(self._file).st_size - self._size
+            """How many bytes of a torn last line were removed."""
+            if self.repaired:
+                os.ftruncate(self._file, self._size)
+            elif self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
+                self._size += os.write(self._file, b"\n")  # whole but for its end: edited by hand
+            os.fsync(self._file)
+            if fresh:
+                _sync_folder(path.parent)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def add(self, decision: Decision) -> None:
+        """Write a decision; on return it is on the disk. A failed write leaves no trace."""
+        self._check(decision)
+        record = {
+            "at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            "index": decision.index,
+            "action": decision.action,
+            "label": decision.label,
+        }
+        line = json.dumps(record).encode() + b"\n"
+        try:
+            written = os.write(self._file, line)
+            if written != len(line):
+                raise OSError(f"{written} of {len(line)} bytes were written")
+            os.fsync(self._file)
+        except OSError as error:
+            os.ftruncate(self._file, self._size)
+            raise DataError(
+                f"the decision could not be written to {self.path}: {error.strerror or error}"
+            ) from None
+        self._size += len(line)
+        self.history.add(decision)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._file)
+
+
+def _lock(file: int, path: Path) -> None:
+    """Refuse a second process: it could not know of our decisions. Windows has no such lock."""
+    try:
+        fcntl: Any = importlib.import_module("fcntl")
+    except ImportError:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise DataError(
+            f"{path} is open in another `reweigh review`; use its page, or end it first"
+        ) from None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name in the folder last, too, where folders can be synced."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,175 @@
+"""The reviewer's desk: the suspects, what was decided about them, and which one comes next.
+
+Arrow keys walk through the rows that match the selection; while that shows what is to do, through the
+decided ones among them as well, so that one can look back. A decision leads to the next row that still
+matches in full, from the end on to the beginning.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from ..errors import SettingError, unknown
+from .decisions import ACTIONS, UNDO, Decision, Decisions, History, check_shape
+from .run import Run
+from .selection import OPEN, Selection
+from .suspects import Flags, Suspects
+
+KEPT_SEARCHES = 4
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How many suspects there are, and how many were dealt with in which way."""
+
+    total: int
+    counts: dict[str, int]
+
+    @property
+    def decided(self) -> int:
+        """Kept, relabelled or dropped; what was skipped is yet to be decided."""
+        return self.total - self.counts[OPEN] - self.counts["skip"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a suspect stands among those one can walk through, and the rows around it.
+
+    `after` is where a decision will lead; None if nothing will be left.
+    """
+
+    number: int
+    count: int
+    previous: int | None
+    following: int | None
+    after: int | None
+
+
+class Desk:
+    """The state of a review; one lock, so that two tabs see one order of events."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.suspects = Suspects(run.suspects)
+        self._decisions = Decisions(run.decisions, check=self._check)
+        self._lock = threading.Lock()
+        self._states = np.zeros(len(self.suspects), dtype=np.int8)
+        for index in self.history.standing():
+            self._note(index)
+        self._containing = lru_cache(KEPT_SEARCHES)(
+            lambda text: self.suspects.containing(text, cells=run.kind == "table")
+        )
+
+    def close(self) -> None:
+        """Let go of the file of decisions."""
+        self._decisions.close()
+
+    @property
+    def history(self) -> History:
+        """What was decided so far."""
+        return self._decisions.history
+
+    def standing(self) -> Mapping[int, Decision]:
+        """What stands now, by row, in the order of the rows."""
+        with self._lock:
+            return self.history.standing()
+
+    @property
+    def repaired(self) -> int:
+        """Bytes of a torn last line that were removed on opening."""
+        return self._decisions.repaired
+
+    def progress(self) -> Progress:
+        """How far the review is."""
+        counts = np.bincount(self._states, minlength=1 + len(ACTIONS)).tolist()
+        return Progress(len(self.suspects), dict(zip((OPEN, *ACTIONS), counts, strict=True)))
+
+    def decide(self, decision: Decision) -> Decision:
+        """Write a decision about a suspect, as it comes back; the last one wins.
+
+        To relabel a row with the label it has is to keep it.
+        """
+        self._check(decision)
+        if decision.action == UNDO:
+            raise unknown("action", UNDO, ACTIONS)
+        position = self.suspects.position(decision.index)
+        if position is None:
+            raise SettingError(
+                f"row {decision.index} is not among the suspects; expected one that is"
+            )
+        if decision.label is not None:
+            decision = replace(decision, label=self.run.label(decision.label))
+            if decision.label == self.suspects.given.name(position):
+                decision = Decision(decision.index, "keep")
+        with self._lock:
+            self._decisions.add(decision)
+            self._note(decision.index)
+        return decision
+
+    def undo(self, index: int | None = None) -> int | None:
+        """Take back the last decision about a row, or the last of all; which row it was about."""
+        with self._lock:
+            index = self.history.latest if index is None else index
+            if index is None or self.history.of(index) is None:
+                return None
+            self._decisions.add(Decision(index, UNDO))
+            self._note(index)
+            return index
+
+    def first(self, selection: Selection) -> int | None:
+        """The position to begin at; None if nothing matches."""
+        matching = np.flatnonzero(self._matching(selection) & selection.states(self._states))
+        return int(matching[0]) if len(matching) else None
+
+    def after(self, selection: Selection, position: int) -> int | None:
+        """The position a decision about `position` leads to; None if nothing will be left."""
+        flags = self._matching(selection) & selection.states(self._states)
+        if selection.show != "all":
+            flags[position] = False
+        matching = np.flatnonzero(flags)
+        following = matching[np.searchsorted(matching, position, side="right") :]
+        if len(following):
+            return int(following[0])
+        if selection.show == "all":
+            return position
+        return int(matching[0]) if len(matching) else None
+
+    def place(self, selection: Selection, position: int) -> Place:
+        """Where `position` stands in the walk of the arrow keys."""
+        flags = self._matching(selection)
+        if selection.show != OPEN:
+            flags = flags & selection.states(self._states)
+        walk = np.flatnonzero(flags)
+        before = int(np.searchsorted(walk, position))
+        here = before < len(walk) and walk[before] == position
+        around = [before - 1, before + 1 if here else before]
+        rows = [self._row(walk[at]) if 0 <= at < len(walk) else None for at in around]
+        after = self.after(selection, position)
+        return Place(
+            number=before + 1 if here else 0,
+            count=len(walk),
+            previous=rows[0],
+            following=rows[1],
+            after=None if after is None else self._row(after),
+        )
+
+    def _check(self, decision: Decision) -> None:
+        check_shape(decision, rows=self.run.rows, label=self.run.label)
+
+    def _row(self, position: int) -> int:
+        return int(self.suspects.index[position])
+
+    def _matching(self, selection: Selection) -> Flags:
+        chosen = selection.properties(self.suspects)
+        return chosen & self._containing(selection.search) if selection.search else chosen
+
+    def _note(self, index: int) -> None:
+        position = self.suspects.position(index)
+        if position is not None:
+            decision = self.history.of(index)
+            self._states[position] = 1 + ACTIONS.index(decision.action) if decision else 0

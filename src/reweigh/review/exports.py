@@ -1,0 +1,157 @@
+"""What a review leaves behind, written into the run folder on demand, each file whole or not at all.
+
+    corrected.csv   the data with the decisions carried out: new labels in the target column, dropped rows
+    (or .parquet)   left out, all else as it was; for images a listing path,label
+    confirmed.csv   index,label of the rows a person kept or relabelled
+    changes.diff    index: given -> new, to read
+
+Cells of a .csv that a spreadsheet would run get a leading apostrophe, unless `exact`. Data are streamed:
+a file of any size takes the memory of its longest record.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from ..errors import DataError
+from ..files import whole
+from ..spreadsheets import harmless
+from . import showing
+from .corrections import Corrected, Corrections, correct_delimited, correct_listing, correct_parquet
+from .decisions import Decision, check_shape, read
+from .run import Run
+from .suspects import Suspects
+
+CONFIRMED, CHANGES = "confirmed.csv", "changes.diff"
+PARQUET_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The files, and what they hold; `guarded` counts cells of the data given an apostrophe."""
+
+    files: tuple[Path, ...]
+    relabelled: int
+    dropped: int
+    confirmed: int
+    guarded: int
+
+
+def export(
+    run: Run, suspects: Suspects, standing: Mapping[int, Decision], *, exact: bool = False
+) -> Exported:
+    """Write the three files from the decisions that stand."""
+    given = _given(run, suspects, standing)
+    corrections = Corrections(
+        given=given,
+        labels={
+            index: made.label
+            for index, made in standing.items()
+            if made.label is not None and made.label != given[index]
+        },
+        dropped=frozenset(i for i, made in standing.items() if made.action == "drop"),
+        safe=str if exact else harmless,
+    )
+    corrected = run.folder / corrected_name(run)
+    with whole(corrected) as stream:
+        met = _correct(run, suspects, corrections, stream)
+    # Given numbers were rounded on the way through the model; the data have them as they are.
+    exactly = met.found if run.task == "regression" else given
+    confirmed = {
+        index: made.label if made.label is not None else exactly[index]
+        for index, made in standing.items()
+        if made.action in ("keep", "relabel")
+    }
+    with whole(run.folder / CONFIRMED) as stream:
+        stream.write(_confirmed(confirmed, corrections).encode())
+    with whole(run.folder / CHANGES) as stream:
+        stream.writelines(line.encode() for line in _changes(corrections))
+    return Exported(
+        files=(corrected, run.folder / CONFIRMED, run.folder / CHANGES),
+        relabelled=len(corrections.labels),
+        dropped=len(corrections.dropped),
+        confirmed=len(confirmed),
+        guarded=met.guarded,
+    )
+
+
+def export_run(run: Run, *, exact: bool = False) -> Exported:
+    """Write the three files from what is on the disk, whether or not a page is open."""
+    history, _ = read(run.decisions, lambda made: check_shape(made, rows=run.rows, label=run.label))
+    return export(run, Suspects(run.suspects), history.standing(), exact=exact)
+
+
+def corrected_name(run: Run) -> str:
+    """Parquet stays parquet, with its types; all else becomes text."""
+    return "corrected.parquet" if _is_parquet(run) else "corrected.csv"
+
+
+def _is_parquet(run: Run) -> bool:
+    if run.kind == "images":
+        return False
+    try:
+        with run.data.open("rb") as stream:
+            return stream.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
+    except FileNotFoundError:
+        raise DataError(
+            f"there is no {run.data}, which the run was trained on; was it moved?"
+        ) from None
+
+
+def _correct(run: Run, suspects: Suspects, corrections: Corrections, out: IO[bytes]) -> Corrected:
+    if run.kind == "images":
+        return correct_listing(run, corrections, out, paths=_paths(suspects, corrections.changed))
+    return (correct_parquet if _is_parquet(run) else correct_delimited)(run, corrections, out)
+
+
+def _paths(suspects: Suspects, changed: list[int]) -> dict[str, int]:
+    """The paths of changed rows, which only suspects have."""
+    places = {suspects.position(index): index for index in changed}
+    if None in places:
+        raise DataError(
+            f"row {places[None]} was decided on, but is no longer among the suspects, so its image is "
+            "unknown; undo that decision, or train again to list it"
+        )
+    return {
+        text: places[place] for place, text in enumerate(suspects.examples()) if place in places
+    }
+
+
+def _given(run: Run, suspects: Suspects, standing: Mapping[int, Decision]) -> dict[int, str]:
+    """The given label of every row decided on, in the order of the rows."""
+    given: dict[int, str] = {}
+    for index in standing:
+        position = suspects.position(index)
+        if position is not None:
+            given[index] = suspects.given.name(position) or ""
+    lacking = set(standing) - set(given)
+    if lacking:  # suspects of an earlier audit
+        import pyarrow.parquet
+
+        with pyarrow.parquet.ParquetFile(run.audit) as file:
+            for batch in file.iter_batches(columns=["index", "given_label"]):
+                for index, label in zip(*(column.to_pylist() for column in batch), strict=True):
+                    if index in lacking:
+                        given[index] = label or ""
+    return {index: given[index] for index in sorted(given)}
+
+
+def _confirmed(rows: Mapping[int, str], corrections: Corrections) -> str:
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(("index", "label"))
+    writer.writerows((index, corrections.safe(label)) for index, label in rows.items())
+    return stream.getvalue()
+
+
+def _changes(corrections: Corrections) -> Iterator[str]:
+    yield f"# {len(corrections.labels)} relabelled, {len(corrections.dropped)} dropped\n"
+    for index in corrections.changed:
+        new = corrections.labels.get(index)
+        to = "(dropped)" if new is None else showing.label(new)
+        yield f"{index}: {showing.label(corrections.given[index])} -> {to}\n"

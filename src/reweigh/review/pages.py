@@ -1,0 +1,240 @@
+"""The addresses of the review and what they answer.
+
+    GET  /            the page              GET  /image/INDEX  a suspect's image
+    GET  /card        another suspect       GET  /files/NAME   one of the exported files
+    GET  /progress    how far we are        GET  /classes      the labels to choose from
+    POST /decide      keep, relabel, drop or skip
+    POST /undo        take back             POST /export       write the files
+
+Nothing in an address is ever a path: images are found by row, files in a table of names.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from ..errors import ReweighError, SettingError
+from . import images, showing
+from .cards import card, state
+from .decisions import Decision
+from .desk import Desk
+from .exports import CHANGES, CONFIRMED, corrected_name, export
+from .gate import Gate, Keys
+from .rendering import render
+from .selection import SHOW, Selection
+
+STATIC = {
+    "review.css": "text/css",
+    "review.js": "text/javascript",
+    "relabel.js": "text/javascript",
+    "entrance.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+FEW = 10  # classes that a number key each can choose
+MOST_OPTIONS = 2_000
+Json = dict[str, Any]
+
+
+def application(desk: Desk, keys: Keys) -> Gate:
+    """The review as an ASGI application."""
+    pages = Pages(desk)
+    routes = [
+        Route("/", pages.page),
+        Route("/card", pages.card),
+        Route("/progress", pages.progress),
+        Route("/classes", pages.classes),
+        Route("/image/{index:int}", pages.image),
+        Route("/files/{name}", pages.file),
+        Route("/static/{name}", _static),
+        Route("/decide", pages.decide, methods=["POST"]),
+        Route("/undo", pages.undo, methods=["POST"]),
+        Route("/export", pages.export, methods=["POST"]),
+    ]
+    return Gate(Starlette(routes=routes, exception_handlers={ReweighError: _refused}), keys=keys)
+
+
+class Pages:
+    """What each address answers; what waits for the disk does so in a thread."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._exporting = threading.Lock()
+
+    def page(self, request: Request) -> Response:
+        """The whole page, at the row and selection of the address."""
+        run, selection = self._desk.run, Selection.of(request.query_params)
+        content = render(
+            "page.html",
+            run=run,
+            selection=selection,
+            show=SHOW,
+            finite=math.isfinite,
+            options=self._options(selection),
+            choices=choices(run.classes) if run.task == "classes" else [],
+            **self._view(selection, _row(request.query_params.get("row"))),
+        )
+        return Response(content, media_type="text/html")
+
+    def card(self, request: Request) -> Response:
+        """The card of a row, or of the first that matches."""
+        query = request.query_params
+        return self._answer(Selection.of(query), _row(query.get("row")))
+
+    def progress(self, request: Request) -> Response:
+        """The counts, and what stands for a row; asked for now and then, for what other tabs do."""
+        row = _row(request.query_params.get("row"))
+        return JSONResponse(
+            {
+                "progress": render("progress.html", progress=self._desk.progress()),
+                "state": state(self._desk.history.of(row)) if row is not None else None,
+            }
+        )
+
+    def classes(self, request: Request) -> Response:
+        """Every label, and how to show it."""
+        return JSONResponse([[name, showing.label(name)] for name in self._desk.run.classes])
+
+    def image(self, request: Request) -> Response:
+        """The image of a suspect."""
+        desk = self._desk
+        position = desk.suspects.position(request.path_params["index"])
+        if position is None or desk.run.kind != "images":
+            raise HTTPException(404)
+        found = images.picture(desk.run.data, desk.suspects.at(position).example)
+        content, media_type = images.content(found)
+        return Response(content, media_type=media_type)
+
+    def file(self, request: Request) -> Response:
+        """An exported file, to save."""
+        run = self._desk.run
+        names = {name: run.folder / name for name in (corrected_name(run), CONFIRMED, CHANGES)}
+        path = names.get(request.path_params["name"])
+        if path is None or not path.is_file():
+            raise HTTPException(404)
+        return FileResponse(path, filename=path.name, media_type="application/octet-stream")
+
+    async def decide(self, request: Request) -> Response:
+        """Write a decision, then go on to the next row."""
+        body = await _body(request)
+        return await run_in_threadpool(self._decide, body)
+
+    async def undo(self, request: Request) -> Response:
+        """Take back the last decision about the row that was sent, or the last of all; show the row."""
+        body = await _body(request)
+        return await run_in_threadpool(self._undo, body)
+
+    async def export(self, request: Request) -> Response:
+        """Write the files."""
+        body = await _body(request)
+        return await run_in_threadpool(self._export, body.get("exact") is True)
+
+    def _decide(self, body: Json) -> Response:
+        desk, selection = self._desk, _selection(body)
+        made = Decision(body.get("index"), body.get("action"), body.get("label"))  # type: ignore[arg-type]
+        made = desk.decide(made)
+        position = desk.suspects.position(made.index)
+        assert position is not None  # `decide` has refused all others
+        after = desk.after(selection, position)
+        row = None if after is None else int(desk.suspects.index[after])
+        return self._answer(selection, row, said=f"Row {made.index}: {state(made)}.")
+
+    def _undo(self, body: Json) -> Response:
+        index = body.get("index")
+        if index is not None and (not isinstance(index, int) or isinstance(index, bool)):
+            raise SettingError(f"index {index!r} is no row; expected a number, or none")
+        undone = self._desk.undo(index)
+        if undone is None:
+            return JSONResponse({"said": "There is nothing to undo."})
+        now = state(self._desk.history.of(undone)) or "to do again"
+        return self._answer(_selection(body), undone, said=f"Undone. Row {undone}: {now}.")
+
+    def _export(self, exact: bool) -> Response:
+        with self._exporting:
+            made = export(self._desk.run, self._desk.suspects, self._desk.standing(), exact=exact)
+        return JSONResponse({"exported": render("exported.html", made=made, exact=exact)})
+
+    def _answer(self, selection: Selection, row: int | None, *, said: str = "") -> Response:
+        view = self._view(selection, row)
+        shown = view["card"]
+        return JSONResponse(
+            {
+                "row": shown.suspect.index if shown else None,
+                "query": selection.query,
+                "card": render("card.html", run=self._desk.run, selection=selection, **view),
+                "progress": render("progress.html", progress=view["progress"]),
+                "said": said,
+            }
+        )
+
+    def _view(self, selection: Selection, row: int | None) -> Json:
+        """The card of `row`, else of the first match; None in it if there is none."""
+        desk = self._desk
+        position = None if row is None else desk.suspects.position(row)
+        if position is None:
+            position = desk.first(selection)
+        shown = None if position is None else card(desk, selection, position)
+        return {"card": shown, "progress": desk.progress()}
+
+    def _options(self, selection: Selection) -> dict[str, dict[str, int]]:
+        """The labels to filter by, how often they occur; numbers are filtered by suspicion only."""
+        if self._desk.run.task != "classes":
+            return {}
+        suspects, options = self._desk.suspects, {}
+        for name, labels in (("given", suspects.given), ("suggested", suspects.suggested)):
+            options[name] = dict(list(labels.counts().items())[:MOST_OPTIONS])
+        return options
+
+
+def choices(classes: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Key and label of every class, if they are few; digits are their own keys.
+
+    >>> choices(("cat", "dog")), choices(("7", "3"))
+    ([('1', 'cat'), ('2', 'dog')], [('7', '7'), ('3', '3')])
+    """
+    if len(classes) > FEW:
+        return []
+    if all(len(name) == 1 and name in "0123456789" for name in classes):
+        return [(name, name) for name in classes]
+    return list(zip("1234567890", classes, strict=False))
+
+
+def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in STATIC:
+        raise HTTPException(404)
+    content = files("reweigh.review").joinpath("static", name).read_bytes()
+    return Response(content, media_type=STATIC[name])
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": showing.visible(str(error))}, 422)
+
+
+async def _body(request: Request) -> Json:
+    try:
+        body = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        raise SettingError("the request is not JSON; expected an object") from None
+    if not isinstance(body, dict):
+        raise SettingError(f"the request is a {type(body).__name__}; expected an object")
+    return body
+
+
+def _selection(body: Json) -> Selection:
+    return Selection.of(dict(parse_qsl(str(body.get("query", "")))))
+
+
+def _row(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() and len(text) < 19 else None

@@ -1,0 +1,93 @@
+"""Which suspects to show: what a person chose in the page, read from an address's query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import numpy as np
+
+from .decisions import ACTIONS
+from .suspects import Flags, Suspects
+
+OPEN = "open"
+SHOW = {
+    OPEN: "To do",
+    "all": "All",
+    "keep": "Kept",
+    "relabel": "Relabelled",
+    "drop": "Dropped",
+    "skip": "Skipped",
+}
+LONGEST_SEARCH = 200
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to show; empty means any. `show` is a state of the rows, the rest a property of them."""
+
+    show: str = OPEN
+    given: str = ""
+    suggested: str = ""
+    least: float = -math.inf
+    most: float = math.inf
+    search: str = ""
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Selection:
+        """Read from an address; what makes no sense there counts as not chosen."""
+        show = query.get("show", OPEN)
+        return cls(
+            show=show if show in SHOW else OPEN,
+            given=query.get("given", ""),
+            suggested=query.get("suggested", ""),
+            least=_number(query.get("least"), -math.inf),
+            most=_number(query.get("most"), math.inf),
+            search=query.get("search", "").strip()[:LONGEST_SEARCH],
+        )
+
+    @property
+    def query(self) -> str:
+        """The address's query that reads as this selection."""
+        parts = {"given": self.given, "suggested": self.suggested, "search": self.search}
+        if self.show != OPEN:
+            parts["show"] = self.show
+        for name, value in (("least", self.least), ("most", self.most)):
+            if math.isfinite(value):
+                parts[name] = f"{value:g}"
+        return urlencode({name: value for name, value in parts.items() if value})
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it leaves out suspects for what they are."""
+        return Selection(self.show) != self
+
+    def properties(self, suspects: Suspects) -> Flags:
+        """Where labels and suspicion are as chosen; the search is the caller's, who keeps results."""
+        chosen = np.ones(len(suspects), dtype=bool)
+        if self.given:
+            chosen &= suspects.given.equal(self.given)
+        if self.suggested:
+            chosen &= suspects.suggested.equal(self.suggested)
+        if math.isfinite(self.least):
+            chosen &= suspects.suspicion >= self.least
+        if math.isfinite(self.most):
+            chosen &= suspects.suspicion <= self.most
+        return chosen
+
+    def states(self, states: np.ndarray) -> Flags:
+        """Where the state is as chosen: 0 open, then the place in ACTIONS counted from one."""
+        if self.show == "all":
+            return np.ones(len(states), dtype=bool)
+        code = 0 if self.show == OPEN else 1 + ACTIONS.index(self.show)
+        return np.asarray(states == code)
+
+
+def _number(text: str | None, default: float) -> float:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return default
+    return number if math.isfinite(number) else default

@@ -1,0 +1,82 @@
+"""Labels, cells and texts made fit to be shown: bounded, and with nothing invisible at work in them.
+
+Escaping is the templates' (every value, always). This is about what escaping leaves: characters that
+turn the direction of the text after them or show nothing at all are shown as their code points, and
+what is very long is cut, with its length said. Legitimate right-to-left text stays as it is; the page
+isolates it from what is around.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+LONGEST_LABEL = 200
+LONGEST_CELL = 1_000
+LONGEST_TEXT = 20_000
+MOST_CELLS = 200
+
+# Controls but tab and newline; zero-width space and byte order mark; overrides, embeddings, isolates.
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\ufeff\u202a-\u202e\u2066-\u2069]")
+_LONE = re.compile("[\ud800-\udfff]")  # half of a pair: JSON can spell it, no encoding can send it
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A text as shown; `length` is that of the whole, None if nothing was cut."""
+
+    text: str
+    length: int | None = None
+
+
+def visible(text: str) -> str:
+    """`text` with hidden characters shown as their code points.
+
+    >>> visible("good\\u202edab")
+    'good⟨U+202E⟩dab'
+    """
+    text = _LONE.sub("\ufffd", text.replace("\r\n", "\n"))
+    return _HIDDEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+
+
+def shortened(text: str, limit: int) -> Shown:
+    """The first `limit` characters, made visible.
+
+    >>> shortened("abcdef", 3)
+    Shown(text='abc', length=6)
+    """
+    if len(text) <= limit:
+        return Shown(visible(text))
+    return Shown(visible(text[:limit]), len(text))
+
+
+def label(text: str | None) -> str:
+    """A label in one line."""
+    shown = shortened(text or "", LONGEST_LABEL)
+    return " ".join(shown.text.split()) + ("…" if shown.length else "")
+
+
+def cells(example: str, *, target: str) -> tuple[list[tuple[str, Shown]], int]:
+    """Name and content of a row's cells, without the target's, and how many more there are."""
+    try:
+        row = json.loads(example)
+    except ValueError:
+        row = {"example": example}
+    items = [(name, value) for name, value in row.items() if name != target]
+    shown = [
+        (label(name), shortened("" if value is None else str(value), LONGEST_CELL))
+        for name, value in items[:MOST_CELLS]
+    ]
+    return shown, len(items) - len(shown)
+
+
+def percent(share: float) -> str:
+    """A share in whole percents that never claims certainty.
+
+    >>> percent(0.9996), percent(0.934), percent(0.0001)
+    ('>99%', '93%', '<1%')
+    """
+    if 0 < share < 0.01:
+        return "<1%"
+    return ">99%" if 0.99 < share < 1 else f"{share:.0%}"

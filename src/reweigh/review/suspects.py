@@ -1,0 +1,178 @@
+"""The suspicious rows: `suspects.parquet`, most suspicious first.
+
+What filters need (row, labels, suspicion) is held in memory, a few bytes a row. Examples are read when
+they are looked at, or one after the other to search them: at most a row group at a time, of a group
+written in small pages only a page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError
+
+COLUMNS = ("index", "given_label", "suggested_label", "suspicion", "mean_weight", "zero_share",
+           "seen", "why", "example", "probability")  # fmt: skip
+BATCH = 32
+NONE = -1  # the code of a missing label
+_PLAIN = re.compile(r"[ !#-.0-\[\]-~]*")  # what JSON never spells in another way
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """One row of the file."""
+
+    index: int
+    given_label: str
+    suggested_label: str | None
+    suspicion: float
+    mean_weight: float | None
+    zero_share: float | None
+    seen: int | None
+    why: str
+    example: str
+    probability: float | None
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A column of labels as numbers: `names[codes[i]]`, NONE where there is none."""
+
+    names: tuple[str, ...]
+    codes: npt.NDArray[np.int32]
+
+    def equal(self, name: str) -> Flags:
+        """Where the label is `name`."""
+        code = self.names.index(name) if name in self.names else len(self.names)
+        return np.asarray(self.codes == code)
+
+    def where(self, chosen: list[bool]) -> Flags:
+        """Where the label is one of the names marked in `chosen`."""
+        return np.asarray([*chosen, False], dtype=bool)[self.codes]
+
+    def counts(self) -> dict[str, int]:
+        """How often every label occurs, most first."""
+        counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.names)).tolist()
+        order = sorted(range(len(self.names)), key=lambda code: (-counts[code], self.names[code]))
+        return {self.names[code]: counts[code] for code in order}
+
+    def name(self, position: int) -> str | None:
+        """The label at a position."""
+        code = self.codes[position]
+        return None if code == NONE else self.names[code]
+
+
+class Suspects:
+    """The file, opened; a position is a place in its order, an index a row of the data."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        def opened() -> Any:
+            # Two, since a decoder must not be used from two threads, and looking must not wait for
+            # a search. Streams, so that a group is not read ahead of what is asked for.
+            return pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
+
+        try:
+            self._cards, self._scans = opened(), opened()
+        except pyarrow.ArrowInvalid as error:
+            raise DataError(
+                f"{path} is not a parquet file ({error}); run `reweigh train` again"
+            ) from None
+        lacking = [name for name in COLUMNS if name not in self._cards.schema_arrow.names]
+        if lacking:
+            raise DataError(f"{path} lacks {', '.join(lacking)}; run `reweigh train` again")
+        small = self._cards.read(columns=["index", "given_label", "suggested_label", "suspicion"])
+        self.index: npt.NDArray[np.int64] = small["index"].to_numpy().astype(np.int64)
+        self.suspicion = small["suspicion"].to_numpy().astype(np.float64)
+        self.given, self.suggested = (
+            _labels(small[name]) for name in ("given_label", "suggested_label")
+        )
+        counts = [
+            self._cards.metadata.row_group(g).num_rows for g in range(self._cards.num_row_groups)
+        ]
+        self._ends = np.cumsum(counts)
+        self._positions = {int(index): position for position, index in enumerate(self.index)}
+        self._reading, self._scanning = threading.Lock(), threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def position(self, index: int) -> int | None:
+        """Where a row of the data stands; None if it is no suspect."""
+        return self._positions.get(index)
+
+    def at(self, position: int) -> Suspect:
+        """The suspect at a position, with its example."""
+        group = int(np.searchsorted(self._ends, position, side="right"))
+        start = int(self._ends[group - 1]) if group else 0
+        batch, place = divmod(position - start, BATCH)
+        with self._reading:
+            batches = self._cards.iter_batches(
+                batch_size=BATCH, row_groups=[group], columns=list(COLUMNS), use_threads=False
+            )
+            for _ in range(batch):
+                next(batches)
+            row = next(batches).slice(place, 1).to_pylist()[0]
+        row["given_label"], row["why"], row["example"] = (
+            row[name] or "" for name in ("given_label", "why", "example")
+        )
+        return Suspect(**{name: row[name] for name in COLUMNS})
+
+    def containing(self, text: str, *, cells: bool) -> Flags:
+        """Where `text` is in a label or the example, or is the row's number; case is ignored.
+
+        `cells` says that examples are JSON objects, of which only the values are searched.
+        """
+        wanted = text.casefold()
+        found = np.zeros(len(self), dtype=bool)
+        if text.isdecimal():
+            found |= self.index == int(text[:18])
+        for labels in (self.given, self.suggested):
+            found |= labels.where([wanted in name.casefold() for name in labels.names])
+        for position, example in enumerate(self.examples()):
+            if not found[position]:
+                found[position] = wanted in _searched(example, wanted, cells=cells)
+        return found
+
+    def examples(self) -> Iterator[str]:
+        """Every example, in the order of positions."""
+        with self._scanning:
+            for batch in self._scans.iter_batches(
+                batch_size=BATCH, columns=["example"], use_threads=False
+            ):
+                for example in batch.column(0).to_pylist():
+                    yield example or ""
+
+
+def _searched(example: str, wanted: str, *, cells: bool) -> str:
+    """The text to look in; parsing JSON is dear, and needless where the bare text rules it out."""
+    folded = example.casefold()
+    if not cells:
+        return folded
+    if _PLAIN.fullmatch(wanted) and wanted not in folded:
+        return ""
+    values = json.loads(example).values()
+    return "\n".join(str(value) for value in values).casefold()
+
+
+def _labels(column: Any) -> Labels:
+    import pyarrow
+
+    merged = column.cast(pyarrow.string()).combine_chunks().dictionary_encode()
+    if isinstance(merged, pyarrow.ChunkedArray):
+        merged = merged.unify_dictionaries().combine_chunks()
+    codes = merged.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int32)
+    return Labels(tuple(merged.dictionary.to_pylist()), codes)

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-_MODULES = {"core", "data", "errors", "models"}
+_MODULES = {"core", "data", "errors", "methods", "models"}
 
 
 # The names above live in `core`, which imports torch: seconds. They are loaded when first asked

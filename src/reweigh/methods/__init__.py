@@ -1,4 +1,8 @@
-"""Every way to train that the paper compares, and what its readers compare with today."""
+"""Every way to train that the paper compares, and what its readers compare with today.
+
+Read in this order: `contract` (what a method is), any method's own file (its equation), `table`
+(all of them), `plan` (a method and its schedule, as typed).
+"""
 
 from .contract import (
     Criterion,
@@ -12,16 +16,23 @@ from .contract import (
     plain_losses,
     weighed_by,
 )
+from .plan import Plan, parse
+from .table import METHODS, Entry, make
 
 __all__ = [
+    "METHODS",
     "Criterion",
+    "Entry",
     "Method",
+    "Plan",
     "Problem",
     "Sampling",
     "Stateful",
     "View",
     "Weighed",
     "evenly",
+    "make",
+    "parse",
     "plain_losses",
     "weighed_by",
 ]

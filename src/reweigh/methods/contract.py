@@ -42,6 +42,10 @@ class Problem:
     right_share    [classes] share of right labels among those given each class. Only an oracle
                    can know it, and only `weighted` asks
     pretrained     a model trained plainly on the same data, where the method asks for one
+    confusion      [classes, classes] train examples counted by the class that `pretrained` predicts
+                   (row) and the label they were given (column), where the method asks for it
+
+    What a method remembers per example lies on the device of `train_labels`.
     """
 
     criterion: Criterion
@@ -53,6 +57,11 @@ class Problem:
     seed: int = 0
     right_share: Tensor | None = None
     pretrained: nn.Module | None = None
+    confusion: Tensor | None = None
+
+    def given(self, ids: Tensor) -> Tensor:
+        """The classes that the examples at positions `ids` were labelled as, int64 [n]."""
+        return self.train_labels[ids.to(self.train_labels.device)].long()
 
     def generator(self, purpose: str, step: int = 0) -> torch.Generator:
         """Random numbers that depend on the seed, the purpose and the step alone."""
@@ -142,7 +151,7 @@ def weighed_by(weights: Callable[[View, Tensor], Tensor]) -> Weigh:
 
     def weigh(view: View, loss: Loss) -> Weighed:
         losses = loss(view.model, view.train)
-        w = weights(view, losses.detach()).to(losses.dtype)
+        w = weights(view, losses.detach()).to(losses)
         return Weighed(loss=(w * losses).sum(), weights=w, losses=losses.detach())
 
     return weigh

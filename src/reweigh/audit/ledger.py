@@ -1,0 +1,220 @@
+"""The ledger: what each training example counted, kept over a run in fixed memory.
+
+Weights are recorded times the number of examples they were shared out among, so that 1 is what an
+example counts in plain training, whatever the batch size. With u_t that scaled weight at record t:
+
+    seen             records of the example
+    mean_weight      sum_t u_t / seen
+    zero_share       share of its records with weight exactly 0
+    average_weight   sum_t g^t u_t / sum_t g^t,   g = 2^(1/half_life): recent records count more
+    mean_loss        sum_t loss_t / records with a loss
+    last_score       its score when it was last recorded with one (the mean, if twice in a batch)
+
+All of it is sums, so a batch may hold an example twice, and ledgers of several processes merge by
+adding. Weights and losses are rounded to 2^-24 and added in float64: up to a total of 2^29 no
+addition rounds, and neither order nor grouping changes a bit. `average_weight` merges up to rounding.
+Cost: about fifteen operations on [n] values a step, no wait for the device. Memory: 88 bytes an example.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ..errors import BatchError, SettingError
+
+Column = npt.NDArray[Any]
+COLUMNS = (
+    "index", "given_label", "seen", "mean_weight", "zero_share", "average_weight", "mean_loss",
+    "last_score",
+)  # fmt: skip
+
+_UNIT = 2.0**24
+_LARGEST = 2.0**29
+_SEEN, _ZEROS, _WEIGHT, _LOSSES, _LOSS, _RECENT, _RECENT_WEIGHT = range(7)
+_SCORE, _COUNT, _CLOCK = range(3)
+_HEADROOM = 512  # powers of two that recent sums may grow before they are scaled down
+
+
+class Ledger:
+    """What `n` training examples counted.
+
+    half_life: records (steps) after which a weight counts half in `average_weight`.
+
+    >>> ledger = Ledger(3)
+    >>> ledger.record(torch.tensor([0, 1]), torch.tensor([0.75, 0.25]))
+    >>> ledger.record(torch.tensor([0, 2]), torch.tensor([0.0, 1.0]))
+    >>> ledger.table()["mean_weight"].tolist()
+    [0.75, 0.5, 2.0]
+    """
+
+    def __init__(
+        self, n: int, *, half_life: float = 1000.0, device: torch.device | str = "cpu"
+    ) -> None:
+        if n < 1:
+            raise SettingError(f"a ledger of {n} examples; expected 1 or more")
+        if not half_life >= 1:
+            raise SettingError(f"half_life is {half_life}; expected 1 record or more")
+        device = torch.device(device)
+        if device.type == "mps":  # has no float64
+            device = torch.device("cpu")
+        self.half_life = float(half_life)
+        self._clock = 0  # records so far
+        self._landmark = 0.0  # recent sums are in units of 2^landmark
+        self._totals = torch.zeros(n, 7, dtype=torch.float64, device=device)
+        self._last = torch.zeros(n, 3, dtype=torch.float64, device=device)
+
+    def __len__(self) -> int:
+        return len(self._totals)
+
+    def record(
+        self,
+        ids: Tensor,
+        weights: Tensor,
+        scores: Tensor | None = None,
+        losses: Tensor | None = None,
+        *,
+        shared_by: int | None = None,
+    ) -> None:
+        """One step: example `ids[k]` had `weights[k]`, of weights shared out among `shared_by`.
+
+        All are [n]; `shared_by` is n unless the batch is one process's part of a larger one.
+        """
+        if not ids.shape == weights.shape or ids.ndim != 1:
+            raise BatchError(
+                f"ids {tuple(ids.shape)} and weights {tuple(weights.shape)} were recorded; "
+                f"expected one id and one weight for each example of a batch"
+            )
+        device = self._totals.device
+        ids = ids.to(device)
+        scaled = weights.detach().to(device, torch.float64) * (shared_by or len(weights))
+        gain = self._gain()
+        rows = torch.zeros(len(ids), 7, dtype=torch.float64, device=device)
+        rows[:, _SEEN] = 1
+        rows[:, _ZEROS] = scaled == 0
+        rows[:, _WEIGHT] = _exact(scaled)
+        if losses is not None:
+            rows[:, _LOSSES] = 1
+            rows[:, _LOSS] = _exact(losses.detach().to(device, torch.float64))
+        rows[:, _RECENT] = gain
+        rows[:, _RECENT_WEIGHT] = scaled * gain
+        self._totals.index_add_(0, ids, rows)
+        self._clock += 1
+        if scores is not None:
+            self._last.index_fill_(0, ids, 0)
+            rows = torch.full((len(ids), 3), 1.0, dtype=torch.float64, device=device)
+            rows[:, _SCORE] = scores.detach()
+            rows[:, _CLOCK] = self._clock
+            self._last.index_add_(0, ids, rows)
+
+    def _gain(self) -> float:
+        """g^clock in units of 2^landmark; the sums are scaled down, exactly, before it overflows."""
+        power = self._clock / self.half_life - self._landmark
+        if power > _HEADROOM:
+            self._rescale(self._landmark + _HEADROOM)
+            power -= _HEADROOM
+        return float(2.0**power)
+
+    def _rescale(self, landmark: float) -> None:
+        self._totals[:, _RECENT:] *= 2.0 ** (self._landmark - landmark)
+        self._landmark = landmark
+
+    def merge(self, other: Ledger) -> Ledger:
+        """Both together, as a new ledger: the records of processes that shared the batches."""
+        if len(other) != len(self) or other.half_life != self.half_life:
+            raise SettingError(
+                f"ledgers of {len(self)} and {len(other)} examples, half-lives {self.half_life:g} "
+                f"and {other.half_life:g}; expected ledgers of the same run"
+            )
+        merged = Ledger(len(self), half_life=self.half_life, device=self._totals.device)
+        theirs = Ledger(len(self), half_life=self.half_life, device=self._totals.device)
+        merged.load_state_dict(self.state_dict())
+        theirs.load_state_dict(other.state_dict())
+        landmark = max(merged._landmark, theirs._landmark)
+        for ledger in (merged, theirs):
+            ledger._rescale(landmark)
+        merged._totals += theirs._totals
+        merged._last = _latest(merged._last, theirs._last)
+        merged._clock = max(merged._clock, theirs._clock)
+        return merged
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, for a checkpoint or another process."""
+        return {
+            "totals": self._totals.clone(),
+            "last": self._last.clone(),
+            "clock": self._clock,
+            "landmark": self._landmark,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state_dict()`."""
+        if len(state["totals"]) != len(self):
+            raise SettingError(
+                f"this ledger is of {len(self)} examples, the saved one of "
+                f"{len(state['totals'])}; expected the same training set"
+            )
+        device = self._totals.device
+        self._totals = state["totals"].to(device, copy=True)
+        self._last = state["last"].to(device, copy=True)
+        self._clock = int(state["clock"])
+        self._landmark = float(state["landmark"])
+
+    def table(self, labels: Tensor | None = None) -> dict[str, Column]:
+        """The columns of the module, one value an example; NaN where there is nothing to tell.
+
+        `labels` are the given ones; without them the column is left out.
+        """
+        totals, last = self._totals.cpu().numpy(), self._last.cpu().numpy()
+        seen = totals[:, _SEEN]
+        mean = _quotient(totals[:, _WEIGHT], seen)
+        recent = _quotient(totals[:, _RECENT_WEIGHT], totals[:, _RECENT])
+        columns = {
+            "index": np.arange(len(seen)),
+            "given_label": None if labels is None else labels.cpu().numpy(),
+            "seen": seen.astype(np.int64),
+            "mean_weight": mean,
+            "zero_share": _quotient(totals[:, _ZEROS], seen),
+            # So long ago that its recent sums have vanished: all its records are equally old.
+            "average_weight": np.where(totals[:, _RECENT] > 0, recent, mean),
+            "mean_loss": _quotient(totals[:, _LOSS], totals[:, _LOSSES]),
+            "last_score": _quotient(last[:, _SCORE], last[:, _COUNT]),
+        }
+        return {name: columns[name] for name in COLUMNS if columns[name] is not None}
+
+    def parquet(self, labels: Tensor | None = None) -> bytes:
+        """`table` as the content of a Parquet file; NaN becomes null."""
+        import pyarrow
+        from pyarrow import parquet
+
+        table = pyarrow.table(
+            {name: pyarrow.array(c, from_pandas=True) for name, c in self.table(labels).items()}
+        )
+        stream = io.BytesIO()
+        parquet.write_table(table, stream)
+        return stream.getvalue()
+
+
+def _exact(values: Tensor) -> Tensor:
+    """Rounded to a multiple of 2^-24, so that sums are exact; what is not finite becomes large."""
+    rounded = (values * _UNIT).round_() / _UNIT
+    return rounded.nan_to_num_(nan=_LARGEST, posinf=_LARGEST, neginf=-_LARGEST)
+
+
+def _latest(mine: Tensor, theirs: Tensor) -> Tensor:
+    """Row by row the later one; of the same step, both: an example may be in two parts of a batch."""
+    clocks = [x[:, _CLOCK] / x[:, _COUNT].clamp(min=1) for x in (mine, theirs)]
+    first, second = (clocks[0] >= clocks[1])[:, None], (clocks[1] >= clocks[0])[:, None]
+    return mine * first + theirs * second
+
+
+def _quotient(numerator: Column, denominator: Column) -> Column:
+    found = denominator > 0
+    return np.where(found, numerator / np.where(found, denominator, 1), math.nan)

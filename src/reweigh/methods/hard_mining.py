@@ -1,0 +1,34 @@
+"""Hard negative mining against imbalance.
+
+    majority   the classes that more than 1/classes of the train examples are labelled as
+    kept       every minority example of the batch, and as many majority examples as there are
+               minority ones (one at least): those with the largest losses
+    weight_i   1 / |kept| if kept, else 0
+
+With two classes the majority is the larger one. With more, several classes can be in the majority;
+they compete for the places together. Where all classes are equally frequent there is no majority,
+everything is kept, and this is plain training.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..core.weights import weights_from_scores
+from .contract import Method, Problem, View, plain_losses, weighed_by
+
+
+def hard_mining(problem: Problem) -> Method:
+    """Keep the minority, and the hardest of the majority."""
+    counts = problem.train_labels.long().bincount(minlength=problem.classes)
+    majority = counts * problem.classes > counts.sum()
+
+    def weights(view: View, losses: Tensor) -> Tensor:
+        common = majority[problem.given(view.ids)].to(losses.device)
+        kept = ~common
+        candidates = common.nonzero().flatten()
+        places = min(max(int(kept.sum()), 1), len(candidates))
+        kept[candidates[losses[candidates].topk(places).indices]] = True
+        return weights_from_scores(kept.to(losses))
+
+    return Method("hard_mining", losses=plain_losses(problem), weigh=weighed_by(weights))

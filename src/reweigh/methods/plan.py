@@ -1,0 +1,53 @@
+"""A method and its schedule, as typed: `s_model_conf+es+ft`.
+
+    plan = method ["+es"] ["+ft"]
+    +es    early stopping: the shorter schedule
+    +ft    fine-tuning on the clean set afterwards
+
+The suffixes may be typed in either order; a plan prints in the order above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import SettingError, unknown
+from .table import lookup
+
+SUFFIXES = {"es": "early_stop", "ft": "fine_tune"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run: a method from the table, stopped early or not, fine-tuned or not.
+
+    >>> str(Plan("uniform", fine_tune=True))
+    'uniform+ft'
+    """
+
+    method: str
+    early_stop: bool = False
+    fine_tune: bool = False
+
+    def __post_init__(self) -> None:
+        lookup(self.method)
+
+    def __str__(self) -> str:
+        asked = [suffix for suffix, field in SUFFIXES.items() if getattr(self, field)]
+        return "+".join([self.method, *asked])
+
+
+def parse(text: str) -> Plan:
+    """The plan that `text` says.
+
+    >>> parse("uniform+es")
+    Plan(method='uniform', early_stop=True, fine_tune=False)
+    """
+    method, *suffixes = text.split("+")
+    lookup(method)
+    for i, suffix in enumerate(suffixes):
+        if suffix not in SUFFIXES:
+            raise unknown(f"suffix in {text!r}:", suffix, SUFFIXES)
+        if suffix in suffixes[:i]:
+            raise SettingError(f"+{suffix} stands twice in {text!r}; expected it once: drop one")
+    return Plan(method, **{SUFFIXES[suffix]: True for suffix in suffixes})

@@ -1,0 +1,23 @@
+"""Inverse class frequency.
+
+    weight_i = (1 / N_c(i)) / sum_j (1 / N_c(j))      N_c: train examples labelled c, as given
+
+Normalised over the batch, so that the size of a step does not depend on who is in it.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..core.weights import weights_from_scores
+from .contract import Method, Problem, View, plain_losses, weighed_by
+
+
+def proportion(problem: Problem) -> Method:
+    """Rare classes count more: every class has the same total weight over the train part."""
+    counts = problem.train_labels.long().bincount(minlength=problem.classes)
+
+    def weights(view: View, losses: Tensor) -> Tensor:
+        return weights_from_scores(1 / counts[problem.given(view.ids)].to(losses))
+
+    return Method("proportion", losses=plain_losses(problem), weigh=weighed_by(weights))

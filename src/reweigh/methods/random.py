@@ -1,0 +1,24 @@
+"""Random weights: what the noise in the weights does without what they know.
+
+    weight_i = max(z_i, 0) / sum_j max(z_j, 0)      z_i ~ N(0, 1), drawn anew at every step
+
+Ren, Zeng, Yang, Urtasun: Learning to Reweight Examples for Robust Deep Learning, 2018.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..core.weights import weights_from_scores
+from .contract import Method, Problem, View, plain_losses, weighed_by
+
+
+def random(problem: Problem) -> Method:
+    """Rectified Gaussian weights, normalised over the batch."""
+
+    def weights(view: View, losses: Tensor) -> Tensor:
+        generator = problem.generator("random weights", view.step)
+        return weights_from_scores(torch.randn(len(losses), generator=generator))
+
+    return Method("random", losses=plain_losses(problem), weigh=weighed_by(weights))

@@ -1,0 +1,20 @@
+"""Class-balanced batches.
+
+P(example i is drawn) = 1 / (classes * N_c(i))      weight_i = 1 / n
+
+N_c counts the train examples labelled c, as given. The loop draws; see `Sampling.balanced`.
+"""
+
+from __future__ import annotations
+
+from .contract import Method, Problem, Sampling, evenly, plain_losses, weighed_by
+
+
+def resample(problem: Problem) -> Method:
+    """Every class is drawn equally often."""
+    return Method(
+        "resample",
+        losses=plain_losses(problem),
+        weigh=weighed_by(evenly),
+        sample=Sampling(balanced=True),
+    )

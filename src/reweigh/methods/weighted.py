@@ -1,0 +1,25 @@
+"""The oracle of class-wise noise.
+
+    weight_i = r_c(i) / sum_j r_c(j)      r_c: share of right labels among those given class c
+
+Ren, Zeng, Yang, Urtasun: Learning to Reweight Examples for Robust Deep Learning, 2018. Nobody knows
+r outside an experiment; it says how far knowing the noise of each class, but not the examples, goes.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..core.weights import weights_from_scores
+from .contract import Method, Problem, View, plain_losses, weighed_by
+from .needs import require
+
+
+def weighted(problem: Problem) -> Method:
+    """Examples count by the share of right labels in the class they were given."""
+    right = require(problem.right_share, "right_share", "weighted")
+
+    def weights(view: View, losses: Tensor) -> Tensor:
+        return weights_from_scores(right[problem.given(view.ids).to(right.device)].to(losses))
+
+    return Method("weighted", losses=plain_losses(problem), weigh=weighed_by(weights))

@@ -1,0 +1,214 @@
+"""What a run is: everything that decides its outcome besides the data and the model.
+
+    Config(method="reweigh", steps=2000)              as a value
+    Config(method="s_model_conf+es+ft", ...)          suffixes: early stop, fine-tune
+    config.json() / Config.of(json)                   as text, both ways
+
+A learning rate is a pure function of the step: optimizer.learning_rate times the factors of the
+drops behind it. Nothing is scheduled that would have to be saved.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from ..data import Augmentation, BatchOptions, Scaling
+from ..errors import DataError, SettingError, unknown
+
+OPTIMIZERS = ("sgd", "adam", "adamw")
+PRECISIONS = ("no", "fp16", "bf16", "fp8")
+
+Drops = tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """`momentum` is SGD's; `weight_decay` pulls matrices and kernels, no bias or norm."""
+
+    name: str = "sgd"
+    learning_rate: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        if self.name not in OPTIMIZERS:
+            raise unknown("optimizer", self.name, OPTIMIZERS)
+        require_positive(learning_rate=self.learning_rate)
+        if self.weight_decay < 0 or not 0 <= self.momentum < 1:
+            raise SettingError(
+                f"weight_decay={self.weight_decay}, momentum={self.momentum}; expected a decay "
+                f"from 0 up and a momentum from 0 to under 1"
+            )
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """So many steps; at each `(step, factor)` of `drops` the learning rate is multiplied."""
+
+    steps: int
+    drops: Drops = ()
+
+    def __post_init__(self) -> None:
+        require_whole(1, steps=self.steps)
+        for step, factor in self.drops:
+            require_whole(0, drop=step)
+            require_positive(factor=factor)
+
+    def factor(self, step: int) -> float:
+        """What the learning rate is multiplied with at `step`."""
+        return math.prod(factor for at, factor in self.drops if step >= at)
+
+    def scaled(self, steps: int) -> Schedule:
+        """The same shape over another number of steps."""
+        return Schedule(steps, tuple((at * steps // self.steps, f) for at, f in self.drops))
+
+
+@dataclass(frozen=True)
+class FineTune:
+    """Steps on the clean examples after `+ft`; without a rate, the one that training ended with."""
+
+    steps: int = 500
+    learning_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        require_whole(1, fine_tune_steps=self.steps)
+        if self.learning_rate is not None:
+            require_positive(fine_tune_learning_rate=self.learning_rate)
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run.
+
+    method             as typed, with suffixes: "reweigh", "uniform+es+ft"
+    steps, drops       of the main phase, see `Schedule`
+    early_stop         the schedule for +es; None: the same one, stopped at three quarters
+    fine_tune          what +ft adds
+    pretrain_steps     of the plain baseline some methods begin with; None: as many as `steps`
+    batch              sizes, augmentation, scaling; `accumulate` cuts a batch into as many pieces
+    evaluate_every     steps between evaluations; 0: only at the end of a phase
+    checkpoint_every   steps between checkpoints; 0: only at the end of a phase
+    keep               checkpoints to keep
+    probe              train examples looked at in an evaluation on the way (the last one takes all)
+    clip               largest gradient norm; None: no clipping
+    precision          "no", "fp16", "bf16", "fp8", as Accelerate has them
+    device             "auto", or "cpu" even where there is something faster
+    trackers           names Accelerate knows: "tensorboard", "wandb", ...
+    threads            of the CPU; None leaves them as they are. Another number, other roundings
+    """
+
+    method: str = "reweigh"
+    steps: int = 2000
+    seed: int = 0
+    batch: BatchOptions = field(default_factory=BatchOptions)
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    drops: Drops = ()
+    early_stop: Schedule | None = None
+    fine_tune: FineTune = field(default_factory=FineTune)
+    pretrain_steps: int | None = None
+    evaluate_every: int = 0
+    checkpoint_every: int = 1000
+    keep: int = 2
+    probe: int = 1000
+    accumulate: int = 1
+    clip: float | None = None
+    precision: str = "no"
+    device: str = "auto"
+    trackers: tuple[str, ...] = ()
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        Schedule(self.steps, self.drops)
+        require_whole(0, seed=self.seed, evaluate_every=self.evaluate_every, probe=self.probe)
+        require_whole(0, checkpoint_every=self.checkpoint_every)
+        require_whole(1, keep=self.keep, accumulate=self.accumulate)
+        require_whole(1, threads=self.threads or 1)
+        require_whole(1, pretrain_steps=1 if self.pretrain_steps is None else self.pretrain_steps)
+        if self.clip is not None:
+            require_positive(clip=self.clip)
+        if self.precision not in PRECISIONS:
+            raise unknown("precision", self.precision, PRECISIONS)
+        if self.device not in ("auto", "cpu"):
+            raise unknown("device", self.device, ("auto", "cpu"))
+        if self.batch.size % self.accumulate:
+            raise SettingError(
+                f"a batch of {self.batch.size} cannot be cut into {self.accumulate} equal pieces; "
+                f"take a multiple"
+            )
+
+    @property
+    def main(self) -> Schedule:
+        """The schedule without early stop."""
+        return Schedule(self.steps, self.drops)
+
+    @property
+    def stopped(self) -> Schedule:
+        """The schedule of +es."""
+        return self.early_stop or replace(self.main, steps=max(1, self.steps * 3 // 4))
+
+    def json(self) -> str:
+        """All fields, as the text of a JSON object."""
+        return json.dumps(asdict(self), indent=2)
+
+    @classmethod
+    def of(cls, text: str) -> Config:
+        """The config a `json()` was made of; refuses what is none."""
+        try:
+            return _read(cls, json.loads(text))  # type: ignore[no-any-return]
+        except (ValueError, TypeError, AttributeError) as error:
+            if isinstance(error, SettingError):
+                raise
+            raise DataError(f"this is no config: {error}; expected what Config.json writes") from None
+
+    def differences(self, other: Config) -> list[str]:
+        """The fields in which two configs differ: "steps: 100 and 200"."""
+        mine, theirs = asdict(self), asdict(other)
+        return [f"{name}: {mine[name]} and {theirs[name]}" for name in mine if mine[name] != theirs[name]]  # fmt: skip
+
+
+_NESTED: dict[str, type] = {
+    "batch": BatchOptions,
+    "optimizer": Optimizer,
+    "early_stop": Schedule,
+    "fine_tune": FineTune,
+    "augmentation": Augmentation,
+    "scaling": Scaling,
+}
+
+
+def _read(kind: type, values: Mapping[str, Any]) -> Any:
+    known = {f.name for f in fields(kind)}
+    for name in values:
+        if name not in known:
+            raise unknown("setting", name, sorted(known))
+    return kind(
+        **{
+            name: _read(_NESTED[name], value)
+            if name in _NESTED and value is not None
+            else _tuples(value)
+            for name, value in values.items()
+        }
+    )
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def require_whole(least: int, **values: int) -> None:
+    """Raise unless every value is a whole number from `least` up."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise SettingError(f"{name} is {value!r}; expected a whole number from {least} up")
+
+
+def require_positive(**values: float) -> None:
+    """Raise unless every value is positive and finite."""
+    for name, value in values.items():
+        if not 0 < value < math.inf:
+            raise SettingError(f"{name} is {value!r}; expected a positive number")

@@ -1,0 +1,122 @@
+"""How good a model is: accuracy, loss, per class, and what it takes for what.
+
+    confusion[t, p]   examples labelled t that the model takes for p
+    accuracy          trace / total
+    class accuracy    confusion[c, c] / row total
+
+Everything is sums over examples, so several processes each take a part and add. The model is
+evaluated in eval mode, without a graph, and is given back in the modes it was in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..data import BatchOptions, Part, in_order
+from ..methods import Criterion
+
+BATCH = 500
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Sums over a part: `loss` and `count`; `confusion` [classes, classes], empty in regression."""
+
+    loss: Tensor
+    count: Tensor
+    confusion: Tensor
+
+    @property
+    def mean_loss(self) -> float:
+        """The loss an example, in the units of the criterion: the MSE in a regression."""
+        return float(self.loss / self.count)
+
+    @property
+    def accuracy(self) -> float:
+        """The share classified as labelled."""
+        return int(self.confusion.trace()) / int(self.count)
+
+    @property
+    def class_accuracy(self) -> list[float | None]:
+        """For each class; None where the part has no example of it."""
+        return [
+            int(row[c]) / int(row.sum()) if row.any() else None
+            for c, row in enumerate(self.confusion)
+        ]
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode and no gradients inside; afterwards every module is in the mode it was in."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def predicted(outputs: Tensor) -> Tensor:
+    """The class of each output: [n, classes] logits, or [n] logits of the second of two."""
+    return outputs.argmax(1) if outputs.ndim > 1 else (outputs > 0).long()
+
+
+def judge(
+    model: nn.Module,
+    part: Part,
+    criterion: Criterion,
+    *,
+    classes: int,
+    options: BatchOptions,
+    device: torch.device,
+    accelerator: Any = None,
+) -> tuple[Judged, Judged]:
+    """The model on `part`: against the given labels, and against the true ones.
+
+    With an accelerator each process takes its share, and all get the sums.
+    """
+    if accelerator is not None and accelerator.num_processes > 1:
+        part = _share(part, accelerator.process_index, accelerator.num_processes)
+    sums = [_zeros(classes, device), _zeros(classes, device)]
+    with evaluating(model):
+        start = 0
+        for batch in in_order(part, size=BATCH, options=options, device=device):
+            outputs = model(batch.inputs).float()
+            truth = part.truth[start : start + len(outputs)].to(device)
+            start += len(outputs)
+            for total, labels in zip(sums, (batch.targets, truth), strict=True):
+                total["loss"] += criterion(outputs, labels).sum().double()
+                total["count"] += len(labels)
+                if classes:
+                    places = labels * classes + predicted(outputs)
+                    total["confusion"] += torch.bincount(places, minlength=classes**2)
+    if accelerator is not None and accelerator.num_processes > 1:
+        sums = accelerator.reduce(sums, reduction="sum")
+    given, true = (Judged(**_square(total, classes)) for total in sums)
+    return given, true
+
+
+def _share(part: Part, rank: int, world: int) -> Part:
+    mine = slice(rank, None, world)
+    return replace(part, ids=part.ids[mine], targets=part.targets[mine], truth=part.truth[mine])
+
+
+def _zeros(classes: int, device: torch.device) -> dict[str, Tensor]:
+    real = torch.float32 if device.type == "mps" else torch.float64
+    return {
+        "loss": torch.zeros((), dtype=real, device=device),
+        "count": torch.zeros((), dtype=torch.int64, device=device),
+        "confusion": torch.zeros(classes**2, dtype=torch.int64, device=device),
+    }
+
+
+def _square(total: dict[str, Tensor], classes: int) -> dict[str, Tensor]:
+    return {**total, "confusion": total["confusion"].view(classes, classes).cpu()}

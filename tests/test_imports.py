@@ -19,7 +19,8 @@ MAY_IMPORT = {
     "models": set(),
     "audit": set(),
     "methods": {"core"},
-    "training": {"methods", "core", "data"},
+    # Beyond the methods and the data, a run keeps a ledger and writes files.
+    "training": {"methods", "core", "data", "audit", "files"},
     "experiments": {"files", "training", "methods", "models", "data", "audit", "core"},
     "report": {"files"},
     "review": {"audit", "report"},

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-_MODULES = {"core", "data", "errors", "methods", "models"}
+_MODULES = {"audit", "core", "data", "errors", "methods", "models", "training"}
 
 
 # The names above live in `core`, which imports torch: seconds. They are loaded when first asked

@@ -33,6 +33,10 @@ class NonFiniteError(ReweighError, FloatingPointError):
     """NaN or infinity among the per-example losses or in the clean gradient."""
 
 
+class DivergedError(NonFiniteError):
+    """A run whose loss or parameters are no longer finite; its last good checkpoint is kept."""
+
+
 class NoGradientError(ReweighError, RuntimeError):
     """Nothing to differentiate: no trainable parameter, or a loss that ignores them."""
 
@@ -43,6 +47,23 @@ class UnsupportedModelError(ReweighError, RuntimeError):
 
 class DataError(ReweighError):
     """A data file that is missing, truncated, altered, or not what its name says."""
+
+
+class StorageError(ReweighError, OSError):
+    """A file that could not be written: a full disk, a quota, a read-only folder."""
+
+
+class Interrupted(ReweighError):
+    """A run that was asked to stop by Ctrl-C or SIGTERM, and has saved where it was."""
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message)
+        self.signal = signal
+
+    @property
+    def exit_code(self) -> int:
+        """What a shell expects of a process ended by that signal: 130 for Ctrl-C, 143 for SIGTERM."""
+        return 128 + self.signal
 
 
 class MissingExtraError(ReweighError, ImportError):

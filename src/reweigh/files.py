@@ -4,22 +4,64 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
-from .errors import DataError
+from .errors import DataError, StorageError
+
+_FRESH = ".writing-"
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write `text` to `path`; whoever reads `path` sees the old content or the new, never a part."""
-    handle, fresh = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write `content` to `path`; whoever reads `path` sees the old content or the new, never a part."""
+    with whole(path) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[IO[bytes]]:
+    """A stream whose content becomes `path` when the block ends well, and vanishes otherwise.
+
+    On the disk before the rename, and the rename before the end: not even a power cut shows a part.
+    """
+    fresh: str | None = None
     try:
-        with open(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        handle, fresh = tempfile.mkstemp(prefix=f"{_FRESH}{path.name}-", dir=path.parent)
+        with open(handle, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
         os.chmod(fresh, 0o644)  # mkstemp gives 0600; a report is for others to read
         os.replace(fresh, path)
-    except BaseException:
-        Path(fresh).unlink(missing_ok=True)
+        _sync_folder(path.parent)
+    except BaseException as error:
+        if fresh is not None:
+            with suppress(OSError):
+                Path(fresh).unlink(missing_ok=True)
+        if isinstance(error, OSError) and not isinstance(error, StorageError):
+            raise StorageError(
+                f"cannot write {path}: {error.strerror or error}; expected room for it: free some "
+                f"space or choose another folder, and run the same again"
+            ) from error
         raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed process left half-written in `folder`."""
+    for fresh in folder.glob(f"{_FRESH}*"):
+        fresh.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":  # a folder cannot be opened there
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def writable_folder(path: Path) -> Path:

@@ -126,6 +126,10 @@ class Ledger:
         self._totals[:, _RECENT:] *= 2.0 ** (self._landmark - landmark)
         self._landmark = landmark
 
+    def like(self) -> Ledger:
+        """An empty one for the same examples."""
+        return Ledger(len(self), half_life=self.half_life, device=self._totals.device)
+
     def merge(self, other: Ledger) -> Ledger:
         """Both together, as a new ledger: the records of processes that shared the batches."""
         if len(other) != len(self) or other.half_life != self.half_life:
@@ -133,8 +137,7 @@ class Ledger:
                 f"ledgers of {len(self)} and {len(other)} examples, half-lives {self.half_life:g} "
                 f"and {other.half_life:g}; expected ledgers of the same run"
             )
-        merged = Ledger(len(self), half_life=self.half_life, device=self._totals.device)
-        theirs = Ledger(len(self), half_life=self.half_life, device=self._totals.device)
+        merged, theirs = self.like(), self.like()
         merged.load_state_dict(self.state_dict())
         theirs.load_state_dict(other.state_dict())
         landmark = max(merged._landmark, theirs._landmark)
@@ -152,6 +155,7 @@ class Ledger:
             "last": self._last.clone(),
             "clock": self._clock,
             "landmark": self._landmark,
+            "half_life": self.half_life,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -176,9 +180,8 @@ class Ledger:
         seen = totals[:, _SEEN]
         mean = _quotient(totals[:, _WEIGHT], seen)
         recent = _quotient(totals[:, _RECENT_WEIGHT], totals[:, _RECENT])
-        columns = {
+        columns: dict[str, Column] = {
             "index": np.arange(len(seen)),
-            "given_label": None if labels is None else labels.cpu().numpy(),
             "seen": seen.astype(np.int64),
             "mean_weight": mean,
             "zero_share": _quotient(totals[:, _ZEROS], seen),
@@ -187,7 +190,9 @@ class Ledger:
             "mean_loss": _quotient(totals[:, _LOSS], totals[:, _LOSSES]),
             "last_score": _quotient(last[:, _SCORE], last[:, _COUNT]),
         }
-        return {name: columns[name] for name in COLUMNS if columns[name] is not None}
+        if labels is not None:
+            columns["given_label"] = labels.cpu().numpy()
+        return {name: columns[name] for name in COLUMNS if name in columns}
 
     def parquet(self, labels: Tensor | None = None) -> bytes:
         """`table` as the content of a Parquet file; NaN becomes null."""

@@ -30,7 +30,7 @@ _UNIT = SCALINGS["unit"]
 
 
 class Batch(NamedTuple):
-    """Inputs, float32 [n, c, h, w], and their labels, int64 [n]."""
+    """Inputs, float32 [n, c, h, w] or whatever shape a table has, and their labels, [n]."""
 
     inputs: Tensor
     targets: Tensor
@@ -53,6 +53,7 @@ class BatchOptions:
     balanced           train batches visit every class equally often: resampling
     clean_balanced     the same for clean batches
     augmentation       crops and flips; `augment_clean=False` leaves clean images as they are
+    scaling, peak      of images, which come as bytes; other inputs are taken as they are
     rank, world        this process takes the rank-th of `world` equal slices of each batch
     """
 
@@ -154,6 +155,11 @@ class _Side:
             raise SettingError(f"the {name} part is empty; expected one example at least")
         train = name == "train"
         balanced = options.balanced if train else options.clean_balanced
+        if options.augmentation is not None and part.inputs.ndim != 4:
+            raise SettingError(
+                f"augmentation was asked for {name} inputs of shape {tuple(part.inputs.shape)}; "
+                f"expected images [n, c, h, w]: leave it out"
+            )
         self.part = part
         self.size = options.size if train else options.clean_size
         self._seed, self._name, self._options = seed, name, options
@@ -179,8 +185,7 @@ class _Side:
             )
             start = self._options.rank * share
             images = augment(images, augmentation, crops.part(start, start + share))
-        inputs = self._options.scaling(images, self._options.peak)
-        return Batch(inputs, self._targets[ids]), ids
+        return Batch(_numbers(images, self._options), self._targets[ids]), ids
 
 
 def in_order(
@@ -195,7 +200,12 @@ def in_order(
     for start in range(0, len(part), size):
         images = part.inputs[part.ids[start : start + size]].to(device)
         targets = part.targets[start : start + size].to(device)
-        yield Batch(options.scaling(images, options.peak), targets)
+        yield Batch(_numbers(images, options), targets)
+
+
+def _numbers(inputs: Tensor, options: BatchOptions) -> Tensor:
+    """Bytes are images, and are scaled; a table's columns are numbers already."""
+    return options.scaling(inputs, options.peak) if inputs.dtype == torch.uint8 else inputs
 
 
 def _fingerprint(seed: int, options: BatchOptions, *parts: Part) -> str:

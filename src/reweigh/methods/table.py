@@ -14,13 +14,23 @@ from typing import Any
 
 from ..errors import unknown
 from .clean_only import clean_only
+from .co_teaching import co_teaching
 from .contract import Method, Problem
+from .focal import focal
+from .gce import gce
+from .glc import glc
 from .hard_mining import hard_mining
+from .mentornet import mentornet
+from .mentornet_predefined import mentornet_predefined
+from .meta_weight_net import meta_weight_net
 from .needs import check
 from .proportion import proportion
 from .random import random
+from .reed import reed_hard, reed_soft
 from .resample import resample
 from .reweigh import reweigh, reweigh_literal
+from .s_model import s_model, s_model_conf
+from .self_paced import self_paced
 from .uniform import uniform
 from .weighted import weighted
 
@@ -67,6 +77,39 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
             "1",
             ("classes", "right_share"),
         ),
+        "reed_hard": Entry(
+            reed_hard,
+            "Targets mixed with the class that the model predicts.",
+            "1",
+            ("classes",),
+        ),
+        "reed_soft": Entry(
+            reed_soft,
+            "Targets mixed with the probabilities that the model predicts.",
+            "1",
+            ("classes",),
+        ),
+        "s_model": Entry(
+            s_model,
+            "A softmax layer of label transitions, trained with the network.",
+            "1",
+            ("classes",),
+        ),
+        "s_model_conf": Entry(
+            s_model_conf,
+            "The same layer, begun from the confusion of a model trained plainly.",
+            "1, after a plain run",
+            ("classes", "confusion"),
+        ),
+        "mentornet": Entry(
+            mentornet,
+            "A second network learns from loss histories which labels to trust.",
+            "1.1",
+            ("classes", "clean"),
+        ),
+        "mentornet_predefined": Entry(
+            mentornet_predefined, "Trains on what lies below a moving percentile of the losses.", "1"
+        ),
         "clean_only": Entry(
             clean_only, "Plain training on the clean set alone.", "1", ("clean",)
         ),
@@ -80,6 +123,34 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
             reweigh_literal,
             "Ours without a safeguard: the paper's rule to the letter.",
             "1.8 to 2.7",
+            ("clean",),
+        ),
+        "focal": Entry(
+            focal,
+            "Cross-entropy that counts less where the model is already sure.",
+            "1",
+            ("classes",),
+        ),
+        "self_paced": Entry(self_paced, "Easy examples first, in the end all of them.", "1"),
+        "glc": Entry(
+            glc,
+            "A loss corrected by label transitions measured on the clean set.",
+            "2, after a plain run",
+            ("classes", "clean", "pretrained"),
+        ),
+        "gce": Entry(
+            gce,
+            "A bounded loss between cross-entropy and absolute error.",
+            "1",
+            ("classes",),
+        ),
+        "co_teaching": Entry(
+            co_teaching, "Two networks hand each other the examples with small losses.", "2"
+        ),
+        "meta_weight_net": Entry(
+            meta_weight_net,
+            "A small network from loss to weight, learnt from the clean batches.",
+            "4",
             ("clean",),
         ),
     }

@@ -86,6 +86,7 @@ class Config:
     """One run.
 
     method             as typed, with suffixes: "reweigh", "uniform+es+ft"
+    options            of the method, such as {"backend": "double_backward"}
     steps, drops       of the main phase, see `Schedule`
     early_stop         the schedule for +es; None: the same one, stopped at three quarters
     fine_tune          what +ft adds
@@ -103,6 +104,7 @@ class Config:
     """
 
     method: str = "reweigh"
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     steps: int = 2000
     seed: int = 0
     batch: BatchOptions = field(default_factory=BatchOptions)
@@ -163,7 +165,9 @@ class Config:
         except (ValueError, TypeError, AttributeError) as error:
             if isinstance(error, SettingError):
                 raise
-            raise DataError(f"this is no config: {error}; expected what Config.json writes") from None
+            raise DataError(
+                f"this is no config: {error}; expected what Config.json writes"
+            ) from None
 
     def differences(self, other: Config) -> list[str]:
         """The fields in which two configs differ: "steps: 100 and 200"."""
@@ -190,6 +194,8 @@ def _read(kind: type, values: Mapping[str, Any]) -> Any:
         **{
             name: _read(_NESTED[name], value)
             if name in _NESTED and value is not None
+            else value
+            if name == "options"
             else _tuples(value)
             for name, value in values.items()
         }

@@ -1,7 +1,7 @@
 """One step: a pair of batches goes in, the model has learnt from it.
 
-    pair -> view -> weighed = method.weigh(view, method.losses) -> backward -> clip -> optimizer
-                                                                               -> ledger
+pair -> view -> weighed = method.weigh(view, method.losses) -> backward -> clip -> optimizer
+                                                                           -> ledger
 """
 
 from __future__ import annotations

@@ -1,0 +1,74 @@
+"""Gold loss correction: the transitions of the labels, measured on the clean set.
+
+    C_ij      = mean over clean examples of class i of p~(label j | x)      p~: trained plainly before
+    train     f_i = - log sum_c p(c | x) C_c,label
+    clean     g_k = - log p(label | x)
+    update    (1 - s) mean_i f_i + s mean_k g_k
+
+s = M / (N + M), the clean set's share of all examples: each counts as it would in batches drawn
+from both together, as in the paper; `clean_share` gives it a larger voice. A class without a clean
+example keeps its labels as they are (a row of the identity).
+
+Hendrycks, Mazeika, Wilson, Gimpel: Using Trusted Data to Train Deep Networks on Labels Corrupted by
+Severe Noise, 2018.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..core.loss import Batch, Loss
+from ..errors import SettingError
+from .contract import Method, Problem, View, Weighed
+from .memory import Memory
+from .needs import require
+from .probabilities import log_probabilities, losses_from, of_label
+from .transitions import through
+
+LEAST = 1e-12  # of a transition, so that its logarithm is finite
+
+
+def glc(problem: Problem, *, clean_share: float | None = None) -> Method:
+    """Train on what a label says given how labels go wrong, and on the clean set as it is."""
+    n, m = len(problem.train_labels), len(problem.clean_labels)
+    share = m / (n + m) if clean_share is None else clean_share
+    if not 0 <= share < 1:
+        raise SettingError(f"clean_share is {share}; expected from 0 up to, not including, 1")
+    pretrained = require(problem.pretrained, "pretrained", "glc")
+    memory = Memory(transitions=measured(pretrained, problem.clean, classes=problem.classes))
+    plain = losses_from(problem, lambda log_p, labels: -of_label(log_p, labels))
+
+    def corrected(log_p: Tensor, labels: Tensor) -> Tensor:
+        transitions = memory["transitions"].to(log_p).clamp(min=LEAST)
+        return -of_label(through(log_p, transitions.log()), labels)
+
+    def weigh(view: View, loss: Loss) -> Weighed:
+        losses = loss(view.model, view.train)
+        clean = plain(view.model, view.clean).mean()
+        weights = torch.full_like(losses, (1 - share) / len(losses)).detach()
+        return Weighed(
+            loss=(weights * losses).sum() + share * clean,
+            weights=weights,
+            losses=losses.detach(),
+            clean_loss=clean.detach(),
+        )
+
+    return Method(
+        "glc", losses=losses_from(problem, corrected), weigh=weigh, state={"transitions": memory}
+    )
+
+
+def measured(model: nn.Module, clean: Batch, *, classes: int) -> Tensor:
+    """C [classes, classes] of a model, in evaluation mode, on the clean set."""
+    inputs, targets = clean
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        with torch.no_grad():
+            p = log_probabilities(model.eval()(inputs), classes=classes).exp()
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    member = nn.functional.one_hot(targets.flatten().long(), classes).to(p)
+    counts = member.sum(0).unsqueeze(1)
+    return torch.where(counts > 0, member.T @ p / counts.clamp(min=1), torch.eye(classes).to(p))

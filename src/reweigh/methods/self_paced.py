@@ -1,0 +1,34 @@
+"""Self-paced learning: easy examples first, in the end all of them.
+
+    weight_i = 1 / k  for the k smallest losses of the batch, else 0
+    k        = ceil(s n),   s = start + (1 - start) t / (T - 1)      start = .5
+
+t is the step, T the steps of the run. Kumar, Packer, Koller: Self-Paced Learning for Latent
+Variable Models, 2010, in which an example is in when its loss is below a threshold that grows until
+all are in; here the threshold is the batch's own quantile s, so that it needs no unit.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..errors import SettingError
+from .contract import Method, Problem, View, plain_losses, weighed_by
+
+
+def self_paced(problem: Problem, *, start: float = 0.5) -> Method:
+    """Train on the easiest share of each batch; the share grows to all of it."""
+    if not 0 < start <= 1:
+        raise SettingError(f"start is {start}; expected a share of the batch, above 0 and up to 1")
+
+    def weights(view: View, losses: Tensor) -> Tensor:
+        progress = min(1.0, view.step / max(1, problem.steps - 1))
+        share = start + (1 - start) * progress
+        k = max(1, min(len(losses), math.ceil(share * len(losses))))
+        kept = losses.topk(k, largest=False).indices
+        return torch.zeros_like(losses).index_fill(0, kept, 1 / k)
+
+    return Method("self_paced", losses=plain_losses(problem), weigh=weighed_by(weights))

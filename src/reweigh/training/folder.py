@@ -1,0 +1,138 @@
+"""The run folder.
+
+    config.json         the config, and a fingerprint of the data it was run on
+    metrics.jsonl       one evaluation a line; the last line, once the run is finished, has "final"
+    weights.parquet     what each training example counted (audit/ledger.py)
+    model.safetensors   the trained model
+    checkpoints/        where to go on from
+
+All are pure functions of config, data and model: no times, no paths. The final line is written
+last; a folder without it is unfinished, and the same call goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ..audit import Ledger
+from ..errors import DataError, SettingError
+from ..files import sweep, writable_folder, write_whole
+from .config import Config
+
+Point = dict[str, Any]
+
+CONFIG, METRICS, WEIGHTS, MODEL = (
+    "config.json", "metrics.jsonl", "weights.parquet", "model.safetensors",
+)  # fmt: skip
+CHECKPOINTS = "checkpoints"
+FINAL = "final"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder that belongs to one config and one task."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: Path, config: Config, data: str) -> RunFolder:
+        """Make the folder or find it, and refuse one of another run."""
+        writable_folder(path)
+        sweep(path)
+        file = path / CONFIG
+        if file.exists():
+            theirs, their_data = read_config(path)
+            if differences := theirs.differences(config):
+                raise SettingError(
+                    f"{path} holds a run of other settings (there and here: "
+                    f"{'; '.join(differences)}); expected the same: choose another folder, or remove it"
+                )
+            if their_data != data:
+                raise SettingError(
+                    f"{path} holds a run on other data; expected the same training and clean "
+                    f"examples: choose another folder, or remove it"
+                )
+        else:
+            write_whole(file, json.dumps({"data": data, "config": json.loads(config.json())}, indent=2) + "\n")  # fmt: skip
+        (path / CHECKPOINTS).mkdir(exist_ok=True)
+        return cls(path)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are kept."""
+        return self.path / CHECKPOINTS
+
+    def points(self) -> list[Point]:
+        """The evaluations so far; a line that was being written when the process died is left out."""
+        file = self.path / METRICS
+        if not file.exists():
+            return []
+        found = []
+        for line in file.read_text(encoding="utf-8").splitlines():
+            try:
+                found.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return found
+
+    def final(self) -> dict[str, Any] | None:
+        """The metrics of a finished run; None if it is not finished."""
+        points = self.points()
+        found: dict[str, Any] | None = points[-1].get(FINAL) if points else None
+        return found
+
+    def rewrite(self, points: list[Point]) -> None:
+        """The evaluations anew, as a whole: what came after a checkpoint will come again."""
+        write_whole(self.path / METRICS, "".join(map(_line, points)))
+
+    def append(self, point: Point) -> None:
+        """One evaluation more."""
+        with (self.path / METRICS).open("a", encoding="utf-8") as stream:
+            stream.write(_line(point))
+
+    def finish(
+        self, model: Mapping[str, Tensor], ledger: Ledger, labels: Tensor, points: list[Point]
+    ) -> None:
+        """The results, and last of all the line that says so."""
+        from safetensors.torch import save
+
+        # Tied parameters are saved once each: the format knows no sharing.
+        tensors = {name: t.detach().cpu().contiguous().clone() for name, t in model.items()}
+        write_whole(self.path / MODEL, save(tensors))
+        write_whole(self.path / WEIGHTS, ledger.parquet(labels))
+        self.rewrite(points)
+
+
+def read_config(path: Path) -> tuple[Config, str]:
+    """The config of a run folder, and the fingerprint of its data."""
+    file = path / CONFIG
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return Config.of(json.dumps(content["config"])), str(content["data"])
+    except FileNotFoundError:
+        raise DataError(f"{path} is no run folder: it has no {CONFIG}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{file} cannot be read ({error}); expected what a run writes: choose another folder"
+        ) from None
+
+
+def read_model(path: Path) -> dict[str, Tensor]:
+    """The trained model of a finished run folder, as a state dict."""
+    from safetensors.torch import load_file
+
+    file = path / MODEL
+    if not file.exists():
+        raise DataError(f"{path} has no {MODEL}; expected a finished run: let it run to its end")
+    state: dict[str, Tensor] = load_file(file)
+    return state
+
+
+def _line(point: Point) -> str:
+    return json.dumps(point) + "\n"

@@ -1,0 +1,82 @@
+"""What a run gives, and how it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..audit import Ledger
+from ..data import Part, Task
+from .evaluation import Judged
+from .folder import Point
+
+Judge = Callable[[Part], tuple[Judged, Judged]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run.
+
+    metrics   at the end of training, no best step chosen; see `final_metrics`
+    curve     the evaluations on the way: phase, step, learning rate, losses, accuracies
+    ledger    what each training example counted in the main phase
+    model     the trained model, on the CPU, in eval mode
+    """
+
+    metrics: dict[str, Any]
+    curve: list[Point]
+    ledger: Ledger
+    model: nn.Module
+
+    @property
+    def test_accuracy(self) -> float:
+        """On the test part's true labels."""
+        return float(self.metrics["test_accuracy"])
+
+
+def on_the_way(judge: Judge, task: Task, probe: int) -> Point:
+    """Test, hyper-validation and clean part in full, `probe` train examples, evenly spread."""
+    step = max(1, len(task.train) // probe) if probe else 1
+    rows = torch.arange(0, len(task.train), step)[:probe]
+    return _metrics(judge, task, replace(
+        task.train, ids=task.train.ids[rows], targets=task.train.targets[rows], truth=task.train.truth[rows],
+    ))  # fmt: skip
+
+
+def final_metrics(judge: Judge, task: Task) -> dict[str, Any]:
+    """Everything, in plain JSON.
+
+    test_loss, test_accuracy, class_accuracy, confusion    true labels; rows of the last are true
+    hyper_loss, hyper_accuracy, hyper_true_accuracy        against noisy and against true labels
+    clean_loss, clean_accuracy                             of the whole clean part
+    train_loss, train_accuracy, train_true_accuracy        against given and against true labels
+
+    A part that is empty has no entry; neither has an accuracy in a regression, where a loss is the
+    mean squared error.
+    """
+    metrics = _metrics(judge, task, task.train)
+    if len(task.test) and task.test.truth.is_floating_point() is False:
+        _, test = judge(task.test)
+        metrics["class_accuracy"] = test.class_accuracy
+        metrics["confusion"] = test.confusion.tolist()
+    return metrics
+
+
+def _metrics(judge: Judge, task: Task, train: Part) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    parts = {"test": task.test, "hyper": task.hyper_validation, "clean": task.clean, "train": train}
+    for name, part in parts.items():
+        if len(part) == 0:
+            continue
+        given, true = judge(part)
+        noisy = name in ("hyper", "train")
+        found[f"{name}_loss"] = (given if noisy else true).mean_loss
+        if len(given.confusion):
+            found[f"{name}_accuracy"] = (given if noisy else true).accuracy
+            if noisy:
+                found[f"{name}_true_accuracy"] = true.accuracy
+    return found

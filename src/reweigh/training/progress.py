@@ -1,0 +1,121 @@
+"""Signs of life: what a run tells after every step, and who shows it.
+
+`fit(..., progress=callable)` gets a `Now` after every step. Its numbers are read from the device
+only when somebody asks for them, so that a callable that only counts costs nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TextIO
+
+from ..core import effective_sample_size
+from ..data.extras import optional
+from ..methods import Weighed
+
+
+@dataclass(frozen=True)
+class Now:
+    """Where a run stands: `step` of `steps` over all phases; `examples` trained on by this call."""
+
+    phase: str
+    step: int
+    steps: int
+    examples: int
+    accuracy: float | None
+    weighed: Weighed
+
+    @property
+    def loss(self) -> float:
+        """The mean loss of the last train batch."""
+        return float(self.weighed.losses.mean())
+
+    @property
+    def clean_loss(self) -> float | None:
+        """Of the last clean batch, where the method looked at it."""
+        found = self.weighed.clean_loss
+        return None if found is None else float(found)
+
+    @property
+    def effective_sample_size(self) -> float:
+        """How many examples the last weights amount to."""
+        return float(effective_sample_size(self.weighed.weights))
+
+    def __str__(self) -> str:
+        parts = [f"loss {self.loss:.3f}"]
+        if (clean := self.clean_loss) is not None:
+            parts.append(f"clean {clean:.3f}")
+        if self.accuracy is not None:
+            parts.append(f"accuracy {self.accuracy:.1%}")
+        return ", ".join([*parts, f"effective {self.effective_sample_size:.0f}"])
+
+
+Progress = Callable[[Now], None]
+
+REDRAW_SECONDS = 0.5
+LINE_SECONDS = 30.0
+
+
+@contextmanager
+def bar(stream: TextIO | None = None) -> Iterator[Progress]:
+    """A bar on a terminal; elsewhere a plain line now and then.
+
+    with bar() as progress:
+        fit(make_model, task, config, progress=progress)
+    """
+    stream = stream or sys.stderr
+    with _rich(stream) if stream.isatty() else _plain(stream) as progress:
+        yield progress
+
+
+class _Paced:
+    """Calls `show` for the first step, the last, and otherwise every `seconds`."""
+
+    def __init__(self, seconds: float, show: Callable[[Now, float], None]) -> None:
+        self._seconds, self._show = seconds, show
+        self._begun: float | None = None
+        self._next = 0.0
+
+    def __call__(self, now: Now) -> None:
+        clock = time.monotonic()
+        if self._begun is None:
+            self._begun = clock
+        if clock >= self._next or now.step == now.steps:
+            self._next = clock + self._seconds
+            spent = clock - self._begun
+            self._show(now, now.examples / spent if spent > 0 else 0.0)
+
+
+@contextmanager
+def _plain(stream: TextIO) -> Iterator[Progress]:
+    def show(now: Now, rate: float) -> None:
+        print(f"{now.phase} {now.step}/{now.steps}: {now}, {rate:.0f} examples/s", file=stream)
+
+    yield _Paced(LINE_SECONDS, show)
+
+
+@contextmanager
+def _rich(stream: TextIO) -> Iterator[Progress]:
+    console = optional("rich.console", package="rich", needed_for="the progress bar")
+    progress = optional("rich.progress", package="rich", needed_for="the progress bar")
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[numbers]}"),
+    )
+    with progress.Progress(*columns, console=console.Console(file=stream)) as bars:
+        task = bars.add_task("", total=None, numbers="")
+
+        def show(now: Now, rate: float) -> None:
+            numbers = f"{now}, {rate:.0f} examples/s"
+            bars.update(
+                task, description=now.phase, total=now.steps, completed=now.step, numbers=numbers
+            )
+
+        yield _Paced(REDRAW_SECONDS, show)

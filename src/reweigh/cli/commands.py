@@ -18,6 +18,9 @@ from ..errors import unknown
 # In the order of `reweigh --help`. To add a command: one line.
 COMMANDS = {
     "demo": "reweigh.cli.demo",
+    "train": "reweigh.cli.train",
+    "predict": "reweigh.cli.predict",
+    "audit": "reweigh.cli.audit",
     "data": "reweigh.cli.data",
 }
 

@@ -1,9 +1,9 @@
 """Cells of a table as numbers, as words and as labels, whatever type the file gave them.
 
-    numbers   float64 [n], NaN where a cell is missing, infinite or no number
-    words     strings, stripped; missing where a cell is missing or blank
-    labels    words, and "1.0" is "1": a column of whole numbers with one gap becomes 1.0, 2.0, ...
-              in many programs, and must still be the same class
+numbers   float64 [n], NaN where a cell is missing, infinite or no number
+words     strings, stripped; missing where a cell is missing or blank
+labels    words, and "1.0" is "1": a column of whole numbers with one gap becomes 1.0, 2.0, ...
+          in many programs, and must still be the same class
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -33,19 +33,6 @@ DATE_FORMATS = (
     "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S",
 )  # fmt: skip
 _DAY, _YEAR = 86_400.0, 365.2425 * 86_400.0
-
-
-class Column(Protocol):
-    """A fitted column."""
-
-    name: str
-
-    @property
-    def width(self) -> int:
-        """Numbers per cell."""
-
-    def encode(self, array: Array) -> Features:
-        """[n, width]."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +106,9 @@ class CategoryColumn:
         return hot
 
 
+Column: TypeAlias = NumberColumn | DateColumn | CategoryColumn
+"""A fitted column: `name`, `width` numbers a cell, and `encode(cells)` [n, width]."""
+
 KINDS: Mapping[str, type[Any]] = {
     "number": NumberColumn,
     "date": DateColumn,
@@ -129,7 +119,7 @@ KINDS: Mapping[str, type[Any]] = {
 def describe(column: Column) -> dict[str, Any]:
     """A fitted column as JSON."""
     (kind,) = (name for name, cls in KINDS.items() if isinstance(column, cls))
-    return {"kind": kind, **asdict(column)}  # type: ignore[call-overload]
+    return {"kind": kind, **asdict(column)}
 
 
 def restore(fields: Mapping[str, Any]) -> Column:
@@ -137,7 +127,9 @@ def restore(fields: Mapping[str, Any]) -> Column:
     values = dict(fields)
     try:
         cls = KINDS[values.pop("kind")]
-        column: Column = cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        column: Column = cls(
+            **{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        )
     except (KeyError, TypeError) as error:
         raise DataError(f"a column of the saved pre-processing is damaged ({error})") from error
     return column
@@ -166,23 +158,31 @@ def fit_column(
     gaps = there < len(cells)
     if distinct == 1 and not gaps:
         return Unused(name, "has the same value in every row"), None
+    return _fit_filled(name, array, cells, rows, distinct)
+
+
+def _fit_filled(
+    name: str, array: Array, cells: Array, rows: npt.NDArray[np.int64], distinct: int
+) -> tuple[Column | Unused, str | None]:
     values = numbers(array)
-    found = int(np.sum(~np.isnan(values)))
-    if not is_text(array) and _is_time(array):
-        return _fit_date(name, array, "", values), None
-    if found >= MOSTLY * there:
-        if len(rows) > 50 and len(np.unique(values - rows)) == 1:
-            return Unused(name, "only counts the rows"), None
-        note = None
+    there, found = len(cells) - cells.null_count, int(np.sum(~np.isnan(values)))
+    note = None
+    column: Column | Unused
+    if _is_time(array):
+        column = _fit_date(name, "", values)
+    elif found >= MOSTLY * there and len(rows) > 50 and len(np.unique(values - rows)) == 1:
+        column = Unused(name, "only counts the rows")
+    elif found >= MOSTLY * there:
         if found < there:
             note = f"column {name!r}: {there - found:,} cells are no numbers and count as missing"
-        return _fit_number(name, values), note
-    form = _date_form(array)
-    if form is not None:
-        return _fit_date(name, array, form, _seconds(array, form)), None
-    if there > 50 and distinct > 0.9 * there:
-        return Unused(name, "differs in nearly every row (a name or a text? see --text)"), None
-    return _fit_category(name, cells, gaps), None
+        column = _fit_number(name, values)
+    elif (form := _date_form(array)) is not None:
+        column = _fit_date(name, form, _seconds(array, form))
+    elif there > 50 and distinct > 0.9 * there:
+        column = Unused(name, "differs in nearly every row (a name or a text? see --text)")
+    else:
+        column = _fit_category(name, cells)
+    return column, note
 
 
 def _fit_number(name: str, values: Numbers) -> NumberColumn:
@@ -190,17 +190,17 @@ def _fit_number(name: str, values: Numbers) -> NumberColumn:
     return NumberColumn(name, centre, scale, bool(np.isnan(values).any()))
 
 
-def _fit_date(name: str, array: Array, form: str, seconds: Numbers) -> DateColumn:
+def _fit_date(name: str, form: str, seconds: Numbers) -> DateColumn:
     centre, scale = robust_scale(seconds)
     hours = bool(np.any(np.nan_to_num(seconds) % _DAY))
     return DateColumn(name, form, centre, scale, bool(np.isnan(seconds).any()), hours)
 
 
-def _fit_category(name: str, cells: Array, gaps: bool) -> CategoryColumn:
+def _fit_category(name: str, cells: Array) -> CategoryColumn:
     counts = arrow("compute").value_counts(cells.drop_null()).to_pylist()
     ranked = sorted(counts, key=lambda entry: (-entry["counts"], entry["values"]))
     levels = tuple(entry["values"] for entry in ranked if entry["counts"] > 1)[: LEVELS - 1]
-    return CategoryColumn(name, levels, gaps)
+    return CategoryColumn(name, levels, cells.null_count > 0)
 
 
 def robust_scale(values: Numbers) -> tuple[float, float]:

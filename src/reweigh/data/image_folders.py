@@ -113,7 +113,9 @@ class ImageEncoder:
         from PIL import Image, ImageOps
 
         mode = "L" if self.channels == 1 else "RGB"
-        square = ImageOps.fit(image.convert(mode), (self.size, self.size), Image.Resampling.BILINEAR)
+        square = ImageOps.fit(
+            image.convert(mode), (self.size, self.size), Image.Resampling.BILINEAR
+        )
         pixels = np.asarray(square, dtype=np.uint8)
         return pixels[None] if self.channels == 1 else np.moveaxis(pixels, 2, 0)
 

@@ -90,7 +90,9 @@ class _Sample:
 
     def _joined(self) -> Any:
         pa = arrow()
-        parts = [pa.Table.from_batches([k]) if not isinstance(k, pa.Table) else k for k in self._kept]
+        parts = [
+            pa.Table.from_batches([k]) if not isinstance(k, pa.Table) else k for k in self._kept
+        ]
         return pa.concat_tables(parts, promote_options="permissive").combine_chunks()
 
     def finish(self) -> tuple[Any, npt.NDArray[np.int64]]:

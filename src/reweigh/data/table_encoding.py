@@ -1,8 +1,8 @@
 """A table's rows as float32 features, and as digests that tell whether two rows are the same.
 
-    encoder, notices = fit(sample, rows, columns)      # sample: a pyarrow table of some train rows
-    encoder.encode(piece)                              # [n, width]
-    encoder.digests(piece)                             # uint64 [n]
+encoder, notices = fit(sample, rows, columns)      # sample: a pyarrow table of some train rows
+encoder.encode(piece)                              # [n, width]
+encoder.digests(piece)                             # uint64 [n]
 """
 
 from __future__ import annotations

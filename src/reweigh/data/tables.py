@@ -101,9 +101,9 @@ def _parquet_columns(path: Path) -> tuple[str, ...]:
 
 
 def _csv_header(path: Path, encoding: str) -> tuple[list[str], str]:
-    opened = gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")
+    unpacked = gzip.open if path.name.lower().endswith(".gz") else open
     try:
-        with opened as stream:
+        with unpacked(path, "rb") as stream:
             head = stream.read(_HEAD)
     except (EOFError, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is no gzip file, or is truncated; write it again") from error

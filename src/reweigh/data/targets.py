@@ -99,7 +99,9 @@ class TargetScan:
 
     def finish(self) -> Targets:
         """All of them; names in order: numbers by size, words by alphabet."""
-        codes = None if self._codes is None else np.concatenate([np.empty(0, np.int64), *self._codes])
+        codes = (
+            None if self._codes is None else np.concatenate([np.empty(0, np.int64), *self._codes])
+        )
         values = None if self._values is None else np.concatenate([np.empty(0), *self._values])
         if codes is None and values is None:
             raise DataError(

@@ -1,8 +1,8 @@
 """Every row of a source through the pre-processing, onto disk; once, whatever is interrupted.
 
-    RUN/encoded/data.npy     the rows, mapped when read
-    RUN/encoded/data.npz     written after it: digests, which rows could be read, and of what it was
-                             made; the same command finds both and does not encode again
+RUN/encoded/data.npy     the rows, mapped when read
+RUN/encoded/data.npz     written after it: digests, which rows could be read, and of what it was
+                         made; the same command finds both and does not encode again
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from ..data.encoded_files import mapped, real_type, writing
 from ..data.image_folders import ImageEncoder, ImageFolder
 from ..data.tables import Table
 from ..files import write_whole
 from . import preprocessing
+from .encoded_files import mapped, real_type, writing
 from .gathering import Encoder, Source
 
 Progress = Callable[[int], None]
@@ -90,9 +90,7 @@ def _made_of(source: Source, encoder: Encoder) -> str:
     digest = hashlib.sha256(preprocessing.fingerprint(encoder).encode())
     files = source.files
     names = (
-        [files.path]
-        if isinstance(files, Table)
-        else [files.path / name for name in files.files]
+        [files.path] if isinstance(files, Table) else [files.path / name for name in files.files]
     )
     for path in names:
         status = path.stat()

@@ -1,11 +1,11 @@
 """What `own` keeps in a run folder besides what training writes there.
 
-    options.json     what was asked
-    source.json      what the data is: kind, task, classes, paths
-    network.json     the model's shape, and what is done to its inputs and outputs
-    preprocess.*     the fitted pre-processing
-    audit.parquet, suspects.parquet
-    summary.json     figures and warnings, written last: a run that has one is finished
+options.json     what was asked
+source.json      what the data is: kind, task, classes, paths
+network.json     the model's shape, and what is done to its inputs and outputs
+preprocess.*     the fitted pre-processing
+audit.parquet, suspects.parquet
+summary.json     figures and warnings, written last: a run that has one is finished
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The user's files, looked at once: what they are, their labels, and a pre-processing fitted.
 
-    parts = gather(options, say=print)     # data, clean and test; the encoder; the task
+parts = gather(options, say=print)     # data, clean and test; the encoder; the task
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _tables(options: Options, say: Say) -> Gathered:
         raise DataError(f"{options.data}: no labelled row is left to train on")
     task = decide_task(options.task, sources["data"].targets)
     if options.text is not None:
-        encoder: Encoder = (
+        encoder: TableEncoder | HashedTexts | LanguageModel = (
             texts.language_model(options.text, options.encoder)
             if options.encoder is not None
             else texts.fit_texts(sample.sample, options.text)
@@ -126,7 +126,9 @@ def _columns(
     if marking is not None:
         table.require(marking.column)
         if marking.column == target:
-            raise SettingError("--clean-where names the target; expected a column that says checked")
+            raise SettingError(
+                "--clean-where names the target; expected a column that says checked"
+            )
     if options.text is not None:
         table.require(options.text)
         if options.text == target:
@@ -135,7 +137,9 @@ def _columns(
     out = {target, *options.ignore, *([marking.column] if marking else [])}
     columns = tuple(name for name in table.columns if name not in out)
     if not columns:
-        raise DataError(f"{table.path} has no column to learn from besides {', '.join(sorted(out))}")
+        raise DataError(
+            f"{table.path} has no column to learn from besides {', '.join(sorted(out))}"
+        )
     return columns
 
 

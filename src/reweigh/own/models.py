@@ -1,7 +1,7 @@
 """Which network, how large, how long: defaults by the size of the data, all of them printed.
 
-    tables, texts   a multi-layer perceptron, two hidden layers
-    images          a plain convolutional network, see models/image_cnn.py
+tables, texts   a multi-layer perceptron, two hidden layers
+images          a plain convolutional network, see models/image_cnn.py
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Network:
     def of(cls, fields: Mapping[str, Any]) -> Network:
         """From JSON."""
         try:
-            values = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+            values: dict[str, Any] = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()
+            }
             return cls(**values)
         except (TypeError, AttributeError) as error:
             raise DataError(f"the description of the model is damaged ({error})") from error
@@ -99,5 +101,3 @@ def _scaling(train: Part, peak: int) -> Scaling:
     found = Scaling.of(Examples(train.inputs[ids], ids), peak)
     # A channel that never varies must not be divided by nothing.
     return Scaling(found.mean, tuple(max(s, 1e-3) for s in found.std))
-
-

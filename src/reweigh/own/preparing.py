@@ -1,6 +1,6 @@
 """From the user's files to a task that can be trained on.
 
-    gather -> assign roles -> encode -> drop repeated rows -> hold out -> data.Task
+gather -> assign roles -> encode -> drop repeated rows -> hold out -> data.Task
 """
 
 from __future__ import annotations
@@ -96,7 +96,11 @@ def _task(
     # Clean rows cut out of the data itself are no repetition of it.
     for name, others, what in (
         ("test", ("clean", "own"), "test rows are clean rows too: left out of the test"),
-        ("data", ("clean", "test"), "training rows are clean or test rows too: left out of training"),
+        (
+            "data",
+            ("clean", "test"),
+            "training rows are clean or test rows too: left out of training",
+        ),
     ):
         twice = repeated(digests(name), np.concatenate([digests(other) for other in others]))
         if twice.any():
@@ -122,7 +126,9 @@ def _built(
         centre, scale = robust_scale(parts["data"].labels)
         far = int(np.sum(np.abs(parts["data"].labels - centre) > FARTHEST * scale))
         if far:
-            say(f"{far:,} targets are farther than {FARTHEST:g} scales from the median: cut off there")
+            say(
+                f"{far:,} targets are farther than {FARTHEST:g} scales from the median: cut off there"
+            )
 
     def targets(labels: npt.NDArray[np.float64], cut: float = np.inf) -> torch.Tensor:
         if classes:

@@ -1,8 +1,8 @@
 """Which row does what: train, clean, test; and everything that must be refused before training.
 
-    rows of data   -> clean, if marked or confirmed;  left out, if unlabelled, unreadable, or the
-                      same as a clean or a test row;  else train
-    rows of clean  -> clean, less those held out for judging
+rows of data   -> clean, if marked or confirmed;  left out, if unlabelled, unreadable, or the
+                  same as a clean or a test row;  else train
+rows of clean  -> clean, less those held out for judging
 """
 
 from __future__ import annotations
@@ -51,9 +51,7 @@ class Roles:
     test: Labelled
 
 
-def assign(
-    found: Gathered, *, confirmed: Path | None, only_clean_classes: bool, say: Say
-) -> Roles:
+def assign(found: Gathered, *, confirmed: Path | None, only_clean_classes: bool, say: Say) -> Roles:
     """Sort the rows by what is known before any is decoded; raises on labels that do not fit."""
     classes = _classes(found)
     parts = {

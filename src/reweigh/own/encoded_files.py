@@ -1,13 +1,12 @@
 """Encoded rows on disk: plain .npy, written in one pass, mapped when read, whole or not there.
 
-    with writing(path, rows=5_000_000, shape=(97,), dtype="float16") as write:
-        for piece in ...: write(piece)
-    inputs = mapped(path)                       # a tensor; indexing reads only the rows asked for
+with writing(path, rows=5_000_000, shape=(97,), dtype="float16") as write:
+    for piece in ...: write(piece)
+inputs = mapped(path)                       # a tensor; indexing reads only the rows asked for
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +18,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from reweigh.errors import DataError
+from ..errors import DataError
+from ..files import whole
 
 HALF_ABOVE = 2**30
 """Bytes of float32 above which float16 is kept instead: features lie within a few units of 0."""
@@ -42,33 +42,26 @@ def writing(
             f"encoding takes {size / 1e9:.1f} GB and {path.parent} has {free / 1e9:.1f} GB free; "
             "make room, or give --out on another disk"
         )
-    fresh = path.with_name(f".{path.name}.part")
     done = 0
-    try:
-        with fresh.open("wb") as stream:
-            header = {
-                "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
-                "fortran_order": False,
-                "shape": (rows, *shape),
-            }
-            np.lib.format.write_array_header_2_0(stream, header)
+    with whole(path) as stream:
+        header = {
+            "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
+            "fortran_order": False,
+            "shape": (rows, *shape),
+        }
+        np.lib.format.write_array_header_2_0(stream, header)
 
-            def write(piece: npt.NDArray[Any]) -> None:
-                nonlocal done
-                done += len(piece)
-                stream.write(np.ascontiguousarray(piece, dtype=dtype).data)
+        def write(piece: npt.NDArray[Any]) -> None:
+            nonlocal done
+            done += len(piece)
+            stream.write(np.ascontiguousarray(piece, dtype=dtype).data)
 
-            yield write
-            if done != rows:
-                raise DataError(
-                    f"{done:,} rows were read where {rows:,} had been counted; "
-                    "did the file change meanwhile? run the command again"
-                )
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(fresh, path)
-    finally:
-        fresh.unlink(missing_ok=True)
+        yield write
+        if done != rows:
+            raise DataError(
+                f"{done:,} rows were read where {rows:,} had been counted; "
+                "did the file change meanwhile? run the command again"
+            )
 
 
 def mapped(path: Path) -> Tensor:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ..errors import ReweighError
+from ..errors import Interrupted, ReweighError
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
@@ -40,6 +40,9 @@ def _run(arguments: list[str]) -> int:
         return _interrupted() if code == INTERRUPTED else int(code or 0)
     except (KeyboardInterrupt, Abort):
         return _interrupted()
+    except Interrupted as stopped:
+        print(f"reweigh: {stopped}", file=sys.stderr)
+        return stopped.exit_code
     except BrokenPipeError:  # `reweigh ... | head`: nobody is left to read
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

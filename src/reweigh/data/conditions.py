@@ -32,7 +32,7 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
         "<": operator.lt,
     }
 )
-_FORM = re.compile(r"""\s*("[^"]+"|'[^']+'|[^=!<>]+?)\s*(==|!=|>=|<=|=|>|<)\s*(.+?)\s*""")
+_FORM = re.compile(r"""\s*("[^"]+"|'[^']+'|[^=!<>]+?)\s*(==|!=|>=|<=|=|>|<)\s*(?!=)(\S.*?)\s*""")
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
     counts    of word 1- and 2-grams and of character 2- to 4-grams, hashed into 2^15 buckets each:
               nothing to fit, no language assumed (scripts without spaces live on the characters)
     weigh     log(1 + count) * idf, idf = 1 + log((1 + n) / (1 + texts with it)); rows of length one
-    compress  onto the leading right singular vectors of a sample (latent semantic analysis),
-              each coordinate divided by its standard deviation
+    compress  onto the leading right singular vectors of a sample (latent semantic analysis), times
+              8, so that features are of the size a network expects. Their own sizes are kept: the
+              last coordinates are mostly noise, and dividing each by its spread makes it loud
 
 Fitted on a sample of at most 20,000 texts. Buckets that fewer than two of them use are dropped.
 `LanguageModel` takes a local transformer instead: the mean of its last hidden states.
@@ -28,12 +29,13 @@ from reweigh.errors import DataError
 
 SAMPLE, DIMENSIONS = 20_000, 192
 BUCKETS = 2**15
+SIZE = 8.0
 _LENGTH = 256  # tokens a language model reads of each text
 
 
 @dataclass(frozen=True, eq=False)
 class HashedTexts:
-    """kept [b] buckets in use; idf [b]; axes [b, d] scaled singular vectors."""
+    """kept [b] buckets in use; idf [b]; axes [b, d] singular vectors times SIZE."""
 
     column: str
     kept: npt.NDArray[np.int64]
@@ -88,9 +90,8 @@ def fit_texts(sample: Any, column: str) -> HashedTexts:
         )
     idf = (1 + np.log((1 + counts.shape[0]) / (1 + used[kept]))).astype(np.float32)
     svd = TruncatedSVD(dimensions, random_state=0)
-    coordinates = svd.fit_transform(_weighed(counts[:, kept], idf))
-    spread = np.maximum(coordinates.std(axis=0), 1e-6)
-    return HashedTexts(column, kept, idf, (svd.components_ / spread[:, None]).T.astype(np.float32))
+    svd.fit(_weighed(counts[:, kept], idf))
+    return HashedTexts(column, kept, idf, (SIZE * svd.components_.T).astype(np.float32))
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,6 @@ from ..audit import Ranking, rank_classes, rank_numbers
 from ..data import BatchOptions
 from ..data.cells import arrow, words
 from ..data.image_folders import ImageFolder
-from ..data.tables import Table
 from ..files import whole
 from ..training import Outcome
 from .folder import AUDIT, SUSPECTS
@@ -75,7 +74,7 @@ def write(folder: Path, prepared: Prepared, outcome: Outcome, ranking: Ranking) 
     columns = _rows(prepared, ledger, ranking, 0, top)
     index = prepared.train_rows[ranking.order[:top]]
     columns["why"] = pa.array(list(_reasons(columns, ranking, bool(prepared.classes))))
-    columns["example"] = pa.array(_examples(prepared.found.sources["data"].files, index))
+    columns["example"] = pa.array(_examples(prepared, index))
     columns["probability"] = pa.array(ranking.probability[:top], from_pandas=True)
     with whole(folder / SUSPECTS) as stream:
         parquet.write_table(pa.table(columns), stream, row_group_size=GROUP)
@@ -119,29 +118,35 @@ def _reasons(columns: Mapping[str, Any], ranking: Ranking, classes: bool) -> Ite
         if not classes:
             tail = f"; the model expects {suggested[k]}." if suggested[k] is not None else "."
         elif suggested[k] is not None:
-            tail = f"; the model is {ranking.probability[k]:.0%} sure of {suggested[k]!r}."
+            tail = f"; the model is {_percent(ranking.probability[k])} sure of {suggested[k]!r}."
         else:
-            tail = f"; the model gives {given[k]!r} {ranking.probability[k]:.0%}."
+            tail = f"; the model gives {given[k]!r} {_percent(ranking.probability[k])}."
         yield used + tail
 
 
-def _examples(files: Table | ImageFolder, index: npt.NDArray[np.int64]) -> list[str]:
+def _percent(share: float) -> str:
+    """Never 100%: a model is not that sure."""
+    return "over 99%" if share > 0.995 else "under 1%" if share < 0.005 else f"{share:.0%}"
+
+
+def _examples(prepared: Prepared, index: npt.NDArray[np.int64]) -> list[str]:
     """The rows at `index`, in that order: cells as JSON, the text, or the image's path."""
+    files = prepared.found.sources["data"].files
     if isinstance(files, ImageFolder):
         return [files.files[i] for i in index.tolist()]
+    text = getattr(prepared.found.encoder, "column", None)
     place = {row: k for k, row in enumerate(index.tolist())}
-    found = [""] * len(index)
-    wanted = np.sort(index)
-    first = 0
-    for piece in files.pieces():
+    found, wanted, first = [""] * len(index), np.sort(index), 0
+    for piece in files.pieces(None if text is None else [text]):
         low, high = np.searchsorted(wanted, [first, first + piece.num_rows])
         rows = wanted[low:high]
         if len(rows):
             few = piece.take(arrow().array(rows - first))
-            cells = {name: words(few.column(name)).to_pylist() for name in files.columns}
+            cells = {name: words(few.column(name)).to_pylist() for name in few.schema.names}
             for k, row in enumerate(rows.tolist()):
-                found[place[row]] = json.dumps(
-                    {name: column[k] for name, column in cells.items()}, ensure_ascii=False
+                entry = {name: column[k] for name, column in cells.items()}
+                found[place[row]] = (
+                    entry[text] or "" if text is not None else json.dumps(entry, ensure_ascii=False)
                 )
         first += piece.num_rows
     return found

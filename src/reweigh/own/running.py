@@ -20,7 +20,7 @@ from ..audit import Ranking
 from ..errors import DataError, SettingError
 from ..files import writable_folder, write_whole
 from ..training import Config, Now, Outcome, fit
-from . import auditing, folder
+from . import auditing, folder, preprocessing
 from .comparing import METHODS, Judged, gain, judge
 from .diagnosis import class_weights, diagnose
 from .folder import Json, read_json, write_json
@@ -30,6 +30,8 @@ from .options import Options
 from .preparing import Prepared, prepare
 
 ENCODED, COMPARED = "encoded", "compare"
+PREPARED = {ENCODED, preprocessing.NAME, preprocessing.ARRAYS}
+"""What lies in a folder before training begins."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,13 @@ def train(options: Options, out: Path, signs: Signs | None = None) -> Json:
     """Train on the user's data into the folder `out`; the content of its summary.json."""
     signs = signs or Signs()
     writable_folder(out)
-    _claim(out, options)
+    _check(out, options)
     if (out / folder.SUMMARY).exists():
         signs.say(f"{out} is finished; remove it, or give another --out, to train again")
         return read_json(out / folder.SUMMARY)
     prepared = prepare(options, out, say=signs.say, progress=signs.encoding)
+    # Only now is the folder this run's: options that were refused must not bind the next ones.
+    write_json(out / folder.OPTIONS, json.loads(options.json()))
     plan, shape = config(prepared, options), network(prepared, options)
     _describe(out, options, prepared, plan, shape)
     signs.say(_plan(prepared, plan, shape))
@@ -72,8 +76,8 @@ def train(options: Options, out: Path, signs: Signs | None = None) -> Json:
     return read_json(out / folder.SUMMARY)
 
 
-def _claim(out: Path, options: Options) -> None:
-    """Begin a run in `out`, or go on with the one there if it is the same."""
+def _check(out: Path, options: Options) -> None:
+    """`out` must be new, or hold this very run."""
     path = out / folder.OPTIONS
     mine = json.loads(options.json())
     if path.exists():
@@ -85,10 +89,8 @@ def _claim(out: Path, options: Options) -> None:
                 f"{out} holds a run with other options (--{name.replace('_', '-')} there "
                 f"{theirs.get(name)}, here {mine[name]}); give another --out, or remove it"
             )
-    elif any(out.iterdir()):
-        raise DataError(f"{out} is not empty and no run; give another --out")
-    else:
-        write_json(path, mine)
+    elif strangers := {p.name for p in out.iterdir()} - PREPARED:
+        raise DataError(f"{out} has {min(strangers)} and is no run; give another --out")
 
 
 def _fit(prepared: Prepared, plan: Config, shape: Network, out: Path, signs: Signs) -> Outcome:

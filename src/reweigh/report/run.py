@@ -18,7 +18,7 @@ from .figures import MUTED, OURS, PLAIN, panel
 
 Json = dict[str, Any]
 
-SHOWN, CELLS, TEXT = 24, 10, 600
+SHOWN, CELLS, TEXT = {"images": 24, "text": 12, "table": 12}, 10, 600
 NAMES = {"reweigh": "reweighed", "uniform": "plain", "random": "random weights"}
 COLOURS = {"reweigh": OURS, "uniform": PLAIN, "random": MUTED}
 LINES = {"reweigh": "solid", "uniform": (0, (4, 2)), "random": "dotted"}
@@ -55,7 +55,7 @@ def render(folder: Path) -> str:
         run=folder.name,
         curves=_curves(summary),
         zeros=_zeros(summary),
-        suspects=_suspects(folder, source),
+        suspects=_suspects(folder, source, {column["name"] for column in summary["left_out"]}),
         weights=sorted(weights.items(), key=lambda pair: pair[1]),
         widest=max([*weights.values(), 1.0]),
         matrix=_matrix(source, summary),
@@ -131,7 +131,7 @@ def _matrix(source: Json, summary: Json) -> Json | None:
     }
 
 
-def _suspects(folder: Path, source: Json) -> list[Json]:
+def _suspects(folder: Path, source: Json, unused: set[str]) -> list[Json]:
     """The first rows of suspects.parquet, ready to be shown."""
     try:
         from pyarrow import ArrowInvalid, parquet
@@ -142,7 +142,7 @@ def _suspects(folder: Path, source: Json) -> list[Json]:
     path = folder / "suspects.parquet"
     try:
         with parquet.ParquetFile(path) as file:
-            first = next(file.iter_batches(SHOWN), None)
+            first = next(file.iter_batches(SHOWN[source["kind"]]), None)
     except (OSError, ArrowInvalid) as error:
         raise DataError(f"{path} cannot be read ({error}); train again") from None
     rows: list[Json] = [] if first is None else first.to_pylist()
@@ -154,10 +154,19 @@ def _suspects(folder: Path, source: Json) -> list[Json]:
             row["text"] = _shortened(row["example"], TEXT)
         else:
             cells = json.loads(row["example"] or "{}")
-            shown = [(k, v) for k, v in cells.items() if k != source["target"] and v is not None]
-            row["cells"] = [(k, _shortened(v, 60)) for k, v in shown[:CELLS]]
+            hidden = {source["target"], *unused}
+            shown = [(k, v) for k, v in cells.items() if k not in hidden and v is not None]
+            row["cells"] = [(k, _shortened(_rounded(v), 60)) for k, v in shown[:CELLS]]
             row["more"] = max(0, len(shown) - CELLS)
     return rows
+
+
+def _rounded(cell: str) -> str:
+    """Six digits of a long fraction are enough to recognise a row by."""
+    try:
+        return f"{float(cell):.6g}" if len(cell) > 8 and "." in cell else cell
+    except ValueError:
+        return cell
 
 
 def _shortened(text: str, most: int) -> str:

@@ -49,9 +49,7 @@ class Ranking:
         return len(self.order)
 
 
-def rank_classes(
-    given: Places, *, mean_loss: Reals, p_given: Reals, rival: Places, p_rival: Reals
-) -> Ranking:
+def rank_classes(*, mean_loss: Reals, p_given: Reals, rival: Places, p_rival: Reals) -> Ranking:
     """Rank labels that are classes; `rival` is the most probable class but the given one, all [n].
 
     An example never seen in training has a NaN for its mean loss; its margin alone speaks.

@@ -145,8 +145,8 @@ def _checked_names(path: Path, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _read_parquet(table: Table, columns: list[str]) -> Iterator[Piece]:
-    file = arrow("parquet").ParquetFile(table.path, memory_map=True)
-    with file:
+    # Neither mapped nor read ahead: both keep in memory what has been passed already.
+    with arrow("parquet").ParquetFile(table.path, memory_map=False, pre_buffer=False) as file:
         by_name = dict(zip(table.columns, file.schema_arrow.names, strict=True))
         for piece in file.iter_batches(ROWS, columns=[by_name[c] for c in columns]):
             yield arrow().RecordBatch.from_arrays(

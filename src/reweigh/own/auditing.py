@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..audit import Ranking, rank_classes, rank_numbers
-from ..data import BatchOptions
+from ..data import BatchOptions, Part
 from ..data.cells import arrow, words
 from ..data.image_folders import ImageFolder
 from ..files import whole
@@ -32,19 +32,14 @@ COLUMNS = (
 Column = npt.NDArray[Any]
 
 
-def rank(prepared: Prepared, outcome: Outcome, options: BatchOptions) -> Ranking:
-    """The ranking of the train part, from the run's ledger and its final model."""
-    train = prepared.task.train
+def rank(train: Part, outcome: Outcome, options: BatchOptions) -> Ranking:
+    """The ranking of a train part, from the run's ledger and its final model."""
     batches = outputs(outcome.model, train, options)
-    if not prepared.classes:
+    if train.targets.is_floating_point():
         predicted = np.concatenate([found.double().numpy() for found in batches])
         return rank_numbers(train.targets.double().numpy(), predicted=predicted)
-    given = train.targets.numpy()
-    p_given, rival, p_rival = (
-        np.empty(len(train)),
-        np.empty(len(train), int),
-        np.empty(len(train)),
-    )
+    given, n = train.targets.numpy(), len(train)
+    p_given, rival, p_rival = np.empty(n), np.empty(n, np.int64), np.empty(n)
     start = 0
     for found in batches:
         p = found.double().softmax(1).numpy()
@@ -55,7 +50,7 @@ def rank(prepared: Prepared, outcome: Outcome, options: BatchOptions) -> Ranking
         p_rival[mine] = p[rows, rival[mine]]
         start += len(p)
     loss = outcome.ledger.table()["mean_loss"]
-    return rank_classes(given, mean_loss=loss, p_given=p_given, rival=rival, p_rival=p_rival)
+    return rank_classes(mean_loss=loss, p_given=p_given, rival=rival, p_rival=p_rival)
 
 
 def write(folder: Path, prepared: Prepared, outcome: Outcome, ranking: Ranking) -> None:

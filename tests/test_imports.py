@@ -23,6 +23,8 @@ MAY_IMPORT = {
     # Beyond the methods and the data, a run keeps a ledger and writes files.
     "training": {"methods", "core", "data", "audit", "files"},
     "experiments": {"files", "training", "methods", "models", "data", "audit", "core"},
+    # A user's own data: from files to a trained, audited run.
+    "own": {"files", "training", "methods", "models", "data", "audit"},
     "report": {"files"},
     "review": {"files", "spreadsheets", "audit", "report"},
     "integrations": {"core", "methods", "audit"},

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         validate,
         weights_from_scores,
     )
+    from .own import load
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ __all__ = [
     "effective_sample_size",
     "example_scores",
     "gradient_rule",
+    "load",
     "per_example",
     "tangent_rule",
     "validate",
@@ -38,17 +40,19 @@ __all__ = [
 ]
 
 
-_MODULES = {"audit", "core", "data", "errors", "methods", "models", "training"}
+_MODULES = {"audit", "core", "data", "errors", "methods", "models", "own", "training"}
+_ELSEWHERE = {"load": "own"}
 
 
-# The names above live in `core`, which imports torch: seconds. They are loaded when first asked
+# The names above live in modules that import torch: seconds. They are loaded when first asked
 # for, so that `reweigh --help`, whose module lies in this package, need not wait for torch.
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(".core", __name__), name)
+    home = _ELSEWHERE.get(name, "core")
+    value = getattr(importlib.import_module(f".{home}", __name__), name)
     globals()[name] = value
     return value
 

@@ -18,6 +18,9 @@ from ..errors import unknown
 # In the order of `reweigh --help`. To add a command: one line.
 COMMANDS = {
     "demo": "reweigh.cli.demo",
+    "train": "reweigh.cli.train",
+    "predict": "reweigh.cli.predict",
+    "audit": "reweigh.cli.audit",
     "review": "reweigh.cli.review",
     "reproduce": "reweigh.cli.reproduce",
     "report": "reweigh.cli.report",

@@ -204,8 +204,10 @@ def in_order(
 
 
 def _numbers(inputs: Tensor, options: BatchOptions) -> Tensor:
-    """Bytes are images, and are scaled; a table's columns are numbers already."""
-    return options.scaling(inputs, options.peak) if inputs.dtype == torch.uint8 else inputs
+    """Bytes are images, and are scaled; a table's columns are numbers already, kept short on disk."""
+    if inputs.dtype == torch.uint8:
+        return options.scaling(inputs, options.peak)
+    return inputs.float() if inputs.dtype == torch.float16 else inputs
 
 
 def _fingerprint(seed: int, options: BatchOptions, *parts: Part) -> str:

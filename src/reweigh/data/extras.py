@@ -11,7 +11,7 @@ from typing import Any
 from reweigh.errors import MissingExtraError
 
 
-def optional(module: str, *, package: str, needed_for: str) -> Any:
+def optional(module: str, *, package: str, needed_for: str, extra: str = "app") -> Any:
     """Import `module`, or say which extra brings `package` and what it is needed for."""
     try:
         # Ctrl-C inside a compiled module's import surfaces as "cannot import": let it wait.
@@ -19,7 +19,8 @@ def optional(module: str, *, package: str, needed_for: str) -> Any:
             return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtraError(
-            f"{needed_for} needs {package}, which is not installed; run: pip install 'reweigh[app]'"
+            f"{needed_for} needs {package}, which is not installed; "
+            f"run: pip install 'reweigh[{extra}]'"
         ) from error
 
 

@@ -16,6 +16,7 @@ from torch import nn
 from reweigh.errors import SettingError, unknown
 from reweigh.models import resnet as _resnet
 from reweigh.models import wide_resnet as _wide
+from reweigh.models.image_cnn import ImageCNN, ImageCNNOptions
 from reweigh.models.lenet import LeNet, LeNetOptions
 from reweigh.models.norm import Norm
 from reweigh.models.resnet import ResNet, ResNetOptions
@@ -26,6 +27,8 @@ __all__ = [
     "MLP",
     "MODELS",
     "DigitsCNN",
+    "ImageCNN",
+    "ImageCNNOptions",
     "LeNet",
     "LeNetOptions",
     "MLPOptions",
@@ -64,6 +67,7 @@ MODELS: Mapping[str, Callable[[int, bool], nn.Module]] = MappingProxyType(
         "wrn16-4": _wide_residual(16, 4),
         "wrn28-10": _wide_residual(28, 10),
         "mlp": lambda classes, _: MLP(MLPOptions(classes=classes)),
+        "image-cnn": lambda classes, _: ImageCNN(ImageCNNOptions(classes=classes)),
         "digits-cnn": lambda classes, _: DigitsCNN(classes),
     }
 )

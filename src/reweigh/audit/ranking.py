@@ -1,0 +1,77 @@
+"""From what a run remembers of each training example to a list of labels to look at.
+
+Classes, with p the trained model's probabilities and g the given label:
+
+    margin      p_g - max_{c != g} p_c                       in [-1, 1]
+    doubt       1 - exp(-mean loss during the run)           in [0, 1]: 1 - the mean chance given to g
+    suspicion   (doubt + (1 - margin) / 2) / 2               in [0, 1]; highest first
+    suggestion  argmax p, where that is not g and p is at least CONFIDENT
+
+Both come from a *reweighed* run: its model was not taught the wrong labels it gave no weight, so it
+goes on finding them hard. A plain run learns errors that have a pattern, and then finds them easy.
+
+Regression, with r = |given - predicted| and s = 1.4826 median(r), a robust standard deviation:
+
+    suspicion   z^2 / (9 + z^2), z = r / s;     suggestion    the prediction, where z > 3
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Reals = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+
+CONFIDENT = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Examples by falling suspicion; equal ones in the order of the data.
+
+    order         [n] positions in the train part
+    suspicion     [n] in that order
+    suggested     [n] in that order: a class, or -1 where there is no confident suggestion;
+                  a number, or NaN, in a regression
+    probability   [n] in that order: of the suggestion (or of the given label); NaN in a regression
+    """
+
+    order: Places
+    suspicion: Reals
+    suggested: npt.NDArray[Any]
+    probability: Reals
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+
+def rank_classes(*, mean_loss: Reals, p_given: Reals, rival: Places, p_rival: Reals) -> Ranking:
+    """Rank labels that are classes; `rival` is the most probable class but the given one, all [n].
+
+    An example never seen in training has a NaN for its mean loss; its margin alone speaks.
+    """
+    margin = p_given - p_rival
+    doubt = 1 - np.exp(-np.maximum(mean_loss, 0))
+    from_margin = (1 - margin) / 2
+    suspicion = (np.where(np.isnan(doubt), from_margin, doubt) + from_margin) / 2
+    confident = (margin < 0) & (p_rival >= CONFIDENT)
+    suggested = np.where(confident, rival, -1)
+    return _ordered(suspicion, suggested, np.where(confident, p_rival, p_given))
+
+
+def rank_numbers(given: Reals, *, predicted: Reals) -> Ranking:
+    """Rank targets of a regression, [n]."""
+    residual = np.abs(given - predicted)
+    spread = 1.4826 * float(np.median(residual))
+    z = residual / (spread if spread > 0 else 1.0)
+    suggested = np.where(z > 3, predicted, np.nan)
+    return _ordered(z**2 / (9 + z**2), suggested, np.full(len(z), np.nan))
+
+
+def _ordered(suspicion: Reals, suggested: npt.NDArray[Any], probability: Reals) -> Ranking:
+    order = np.argsort(-suspicion, kind="stable")
+    return Ranking(order, suspicion[order], suggested[order], probability[order])

@@ -1,0 +1,39 @@
+"""`reweigh predict`: labels and probabilities for new rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def predict(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A folder of `reweigh train`.", show_default=False)
+    ],
+    data: Annotated[
+        Path,
+        typer.Option(
+            metavar="D",
+            help="New rows, of the form the run was trained on: a table, or images.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="F", help="Where to: .csv or .parquet.", show_default=False)
+    ],
+    encoding: Annotated[str, typer.Option(help="Of a CSV file.")] = "utf-8",
+) -> None:
+    """Predict with a trained run: a row out for every row in, in the same order.
+
+    Columns: index, predicted, and the probability of each class. The target column may be missing
+    in the data. Example:  reweigh predict reweigh-run --data new.csv --out predicted.csv
+    """
+    from ..own.predictions import write_predictions
+
+    rows = write_predictions(run, data, out, encoding=encoding)
+    typer.echo(f"{rows:,} predictions in {out}")

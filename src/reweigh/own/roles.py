@@ -1,0 +1,222 @@
+"""Which row does what: train, clean, test; and everything that must be refused before training.
+
+rows of data   -> clean, if marked or confirmed;  left out, if unlabelled, unreadable, or the
+                  same as a clean or a test row;  else train
+rows of clean  -> clean, less those held out for judging
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..data.cells import labels, numbers
+from ..data.draws import Draws
+from ..data.tables import open_table
+from ..data.targets import Codes
+from ..errors import DataError, unknown
+from .gathering import Gathered, Say
+
+Rows = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float64]
+Digests = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Rows of one source and their labels: codes (classes) or numbers (regression)."""
+
+    rows: Rows
+    labels: Values
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> Labelled:
+        """Those for which `keep` is true."""
+        return Labelled(self.rows[keep], self.labels[keep])
+
+
+@dataclass(frozen=True, eq=False)
+class Roles:
+    """train, own_clean: rows of data; clean, test: rows of their own sources."""
+
+    classes: tuple[str, ...]
+    train: Labelled
+    own_clean: Labelled
+    clean: Labelled
+    test: Labelled
+
+
+def assign(found: Gathered, *, confirmed: Path | None, only_clean_classes: bool, say: Say) -> Roles:
+    """Sort the rows by what is known before any is decoded; raises on labels that do not fit."""
+    classes = _classes(found)
+    parts = {
+        role: _labelled(found, role, classes) if role in found.sources else _none()
+        for role in ("data", "clean", "test")
+    }
+    for role, part in parts.items():
+        if role in found.sources and (gone := len(found.sources[role]) - len(part)):
+            say(f"{role}: {gone:,} rows without a label are left out")
+    data, size = parts["data"], len(found.sources["data"])
+    checked = found.sources["data"].marked[data.rows]
+    own_clean, train = data.where(checked), data.where(~checked)
+    if confirmed is not None:
+        extra = read_confirmed(confirmed, classes, size)
+        train = train.where(~np.isin(train.rows, extra.rows))
+        own_clean = own_clean.where(~np.isin(own_clean.rows, extra.rows))
+        own_clean = Labelled(
+            np.concatenate([own_clean.rows, extra.rows]),
+            np.concatenate([own_clean.labels, extra.labels]),
+        )
+        say(f"{len(extra):,} confirmed rows join the clean set")
+    roles = Roles(classes, train, own_clean, parts["clean"], parts["test"])
+    if not len(own_clean) + len(parts["clean"]):
+        raise DataError("no clean row is left; expected a few rows whose labels are checked")
+    if found.task == "classes":
+        roles = _fitting(roles, only_clean_classes=only_clean_classes, say=say)
+    if len(roles.train) < 10:
+        raise DataError(f"{len(roles.train)} rows are left to train on; expected 10 or more")
+    return roles
+
+
+def _none() -> Labelled:
+    return Labelled(np.empty(0, np.int64), np.empty(0))
+
+
+def _classes(found: Gathered) -> tuple[str, ...]:
+    if found.task == "regression":
+        return ()
+    return found.sources["data"].targets.names
+
+
+def _labelled(found: Gathered, role: str, classes: tuple[str, ...]) -> Labelled:
+    source = found.sources[role]
+    targets = source.targets
+    if found.task == "regression":
+        if targets.values is None:
+            raise DataError(f"{source.path}: labels are words; expected numbers as in the data")
+        values = targets.values
+        rows = np.flatnonzero(~np.isnan(values))
+    else:
+        if targets.codes is None:
+            raise DataError(f"{source.path}: too many different labels to be classes")
+        for name in targets.names:
+            if name not in classes:
+                error = unknown("class", name, classes)
+                raise DataError(
+                    f"{source.path}: {error}; every class here must be in the training data too"
+                )
+        values = targets.coded(classes).astype(np.float64)
+        rows = np.flatnonzero(values >= 0)
+    if not len(rows):
+        raise DataError(f"{source.path}: every label is missing")
+    return Labelled(rows, values[rows])
+
+
+def _fitting(roles: Roles, *, only_clean_classes: bool, say: Say) -> Roles:
+    """Classes of train and clean must be the same, and two at least."""
+    in_train = set(roles.train.labels.astype(int))
+    clean_labels = np.concatenate([roles.own_clean.labels, roles.clean.labels])
+    in_clean = set(clean_labels.astype(int))
+    name = roles.classes.__getitem__
+    if only := sorted(in_clean - in_train):
+        raise DataError(
+            f"class {name(only[0])!r} is in the clean rows but not in the training rows; "
+            "expected the same classes in both"
+        )
+    if lacking := sorted(in_train - in_clean):
+        listed = ", ".join(repr(name(c)) for c in lacking[:5]) + ", ..." * (len(lacking) > 5)
+        if not only_clean_classes:
+            raise DataError(
+                f"{len(lacking)} of {len(in_train)} classes have no clean row: {listed}; check one "
+                "or more of each, or leave such rows out with --only-clean-classes"
+            )
+        keep = np.isin(roles.train.labels, sorted(in_clean))
+        say(f"{int(np.sum(~keep)):,} rows of classes without a clean row are left out: {listed}")
+        roles = _renumbered(roles, sorted(in_clean), keep)
+    if len(roles.classes) < 2:
+        raise DataError(
+            f"there is only one class, {roles.classes[0]!r}; expected two or more to tell apart"
+        )
+    return roles
+
+
+def _renumbered(roles: Roles, kept: list[int], in_train: npt.NDArray[np.bool_]) -> Roles:
+    place = np.full(len(roles.classes), -1.0)
+    place[kept] = np.arange(len(kept))
+
+    def moved(part: Labelled) -> Labelled:
+        part = part.where(np.isin(part.labels, kept))
+        return Labelled(part.rows, place[part.labels.astype(int)])
+
+    return Roles(
+        tuple(roles.classes[c] for c in kept),
+        moved(roles.train.where(in_train)),
+        moved(roles.own_clean),
+        moved(roles.clean),
+        moved(roles.test),
+    )
+
+
+def read_confirmed(path: Path, classes: tuple[str, ...], size: int) -> Labelled:
+    """`index,label`: rows of the data that somebody looked at, as `reweigh review` exports them."""
+    table = open_table(path)
+    table.require("index", "label")
+    places: list[npt.NDArray[np.float64]] = [np.empty(0)]
+    given: list[npt.NDArray[np.float64]] = [np.empty(0)]
+    code = {name: float(k) for k, name in enumerate(classes)}
+    for piece in table.pieces(["index", "label"]):
+        places.append(numbers(piece.column("index")))
+        if not classes:
+            given.append(numbers(piece.column("label")))
+            continue
+        names = labels(piece.column("label")).to_pylist()
+        for name in names:
+            if name not in code:
+                raise DataError(f"{path}: {unknown('class', name, classes)}")
+        given.append(np.array([code[name] for name in names]))
+    rows, values = np.concatenate(places), np.concatenate(given)
+    sound = (rows >= 0) & (rows < size) & (rows % 1 == 0)
+    if not sound.all() or np.isnan(values).any():
+        raise DataError(
+            f"{path}: a row has no label, or an index outside 0 ... {size - 1}; "
+            "expected rows of the training data"
+        )
+    # A row confirmed twice counts as it was confirmed last.
+    order = dict(zip(rows.astype(np.int64).tolist(), values.tolist(), strict=True))
+    return Labelled(np.array(list(order), dtype=np.int64), np.array(list(order.values())))
+
+
+def hold_out(clean: Labelled, share: float, *, classes: int, seed: int) -> npt.NDArray[np.bool_]:
+    """Which clean rows are kept for judging: `share` of each class, never its last row."""
+    order = Draws(seed, "holdout").permutation(len(clean))
+    held = np.zeros(len(clean), dtype=bool)
+    groups: list[Codes] = (
+        [order[clean.labels[order] == c] for c in range(classes)] if classes else [order]
+    )
+    for group in groups:
+        held[group[: min(int(share * len(group)), len(group) - 1)]] = True
+    return held
+
+
+def repeated(rows: Digests, others: Digests) -> npt.NDArray[np.bool_]:
+    """Which of `rows` are also among `others`; each of those accounts for one row at most.
+
+    Tables with few columns hold equal rows that are different cases; a checked copy of one row
+    must not take all of them out.
+    """
+    values, counts = np.unique(others, return_counts=True)
+    if not len(values):
+        return np.zeros(len(rows), dtype=bool)
+    place = np.minimum(np.searchsorted(values, rows), len(values) - 1)
+    hits = np.flatnonzero(values[place] == rows)
+    budget, taken = dict(enumerate(counts.tolist())), np.zeros(len(rows), dtype=bool)
+    for hit in hits.tolist():
+        if budget[int(place[hit])] > 0:
+            budget[int(place[hit])] -= 1
+            taken[hit] = True
+    return taken

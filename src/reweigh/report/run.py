@@ -1,0 +1,192 @@
+"""The page of a run on a user's own data: its folder in, one self-contained `report.html` out.
+
+Everything that came from the user's files (labels, cells, texts, names) is escaped by the template;
+pictures are decoded and drawn anew, never copied.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError, MissingExtraError
+from ..files import write_whole
+from .figures import MUTED, OURS, PLAIN, panel
+
+Json = dict[str, Any]
+
+SHOWN, CELLS, TEXT = {"images": 24, "text": 12, "table": 12}, 10, 600
+NAMES = {"reweigh": "reweighed", "uniform": "plain", "random": "random weights"}
+COLOURS = {"reweigh": OURS, "uniform": PLAIN, "random": MUTED}
+LINES = {"reweigh": "solid", "uniform": (0, (4, 2)), "random": "dotted"}
+
+
+def write_report(folder: Path) -> Path:
+    """Write `report.html` into a finished run folder; its path."""
+    page = folder / "report.html"
+    write_whole(page, render(folder))
+    return page
+
+
+def render(folder: Path) -> str:
+    """The page as text."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise MissingExtraError(
+            "reports need jinja2, which is not installed; run: pip install 'reweigh[app]'"
+        ) from error
+    environment = Environment(
+        loader=PackageLoader("reweigh.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    source, summary = (_read(folder / name) for name in ("source.json", "summary.json"))
+    weights = {k: v for k, v in summary["class_weights"].items() if v is not None}
+    return environment.get_template("run.html").render(
+        source=source,
+        summary=summary,
+        title=Path(source["data"]).name,
+        run=folder.name,
+        curves=_curves(summary),
+        zeros=_zeros(summary),
+        suspects=_suspects(folder, source, {column["name"] for column in summary["left_out"]}),
+        weights=sorted(weights.items(), key=lambda pair: pair[1]),
+        widest=max([*weights.values(), 1.0]),
+        matrix=_matrix(source, summary),
+    )
+
+
+def _read(path: Path) -> Json:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"there is no {path}; expected a finished run of `reweigh train`") from None
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON ({error}); train again") from None
+    if not isinstance(found, dict) or found.get("version") != 1:
+        raise DataError(f"{path} is of another version of reweigh; train again with this one")
+    return found
+
+
+def _curves(summary: Json) -> str:
+    """The figure of merit during training, a line a method."""
+    classes = summary["metric"] == "accuracy"
+    key = "test_accuracy" if classes else "test_loss"
+    what = {"test": "test rows", "holdout": "held-out clean rows"}.get(
+        summary["judged_on"], "the clean rows themselves"
+    )
+    with panel("curves") as drawn:
+        for method, points in summary["curves"].items():
+            found = [(point["step"], point[key]) for point in points if point.get(key) is not None]
+            steps, values = zip(*found, strict=True) if found else ((), ())
+            drawn.axes.plot(
+                steps,
+                values,
+                color=COLOURS[method],
+                linestyle=LINES[method],
+                linewidth=1.8,
+                label=NAMES[method],
+            )
+        name = "accuracy" if classes else "squared error (scaled)"
+        drawn.axes.set(xlabel="training step", ylabel=f"{name}, {what}")
+        drawn.axes.set_ylim(0, 1.02 if classes else None)
+        drawn.axes.locator_params(axis="x", nbins=5)
+        drawn.axes.legend(loc="lower right" if classes else "upper right", frameon=False)
+    return drawn.svg
+
+
+def _zeros(summary: Json) -> str:
+    """The share of each batch that was given no weight."""
+    points = [p for p in summary["curves"]["reweigh"] if p.get("zero_share") is not None]
+    with panel("zeros") as drawn:
+        drawn.axes.plot(
+            [p["step"] for p in points],
+            [p["zero_share"] for p in points],
+            color=OURS,
+            linewidth=1.8,
+        )
+        drawn.axes.set(
+            xlabel="training step", ylabel="share of a batch without weight", ylim=(0, 1)
+        )
+        drawn.axes.locator_params(axis="x", nbins=5)
+    return drawn.svg
+
+
+def _matrix(source: Json, summary: Json) -> Json | None:
+    """Given against suggested labels; None where there are none, or too many classes for a table."""
+    names = source["classes"]
+    if not summary["confusion"] or len(names) > 12:
+        return None
+    counts = {(c["given"], c["suggested"]): c["count"] for c in summary["confusion"]}
+    return {
+        "names": names,
+        "rows": [(given, [counts.get((given, other), 0) for other in names]) for given in names],
+        "most": max(counts.values()),
+    }
+
+
+def _suspects(folder: Path, source: Json, unused: set[str]) -> list[Json]:
+    """The first rows of suspects.parquet, ready to be shown."""
+    try:
+        from pyarrow import ArrowInvalid, parquet
+    except ImportError as error:
+        raise MissingExtraError(
+            "reports need pyarrow, which is not installed; run: pip install 'reweigh[app]'"
+        ) from error
+    path = folder / "suspects.parquet"
+    try:
+        with parquet.ParquetFile(path) as file:
+            first = next(file.iter_batches(SHOWN[source["kind"]]), None)
+    except (OSError, ArrowInvalid) as error:
+        raise DataError(f"{path} cannot be read ({error}); train again") from None
+    rows: list[Json] = [] if first is None else first.to_pylist()
+    for row in rows:
+        row["picture"], row["text"], row["cells"] = None, None, []
+        if source["kind"] == "images":
+            row["picture"] = _picture(Path(source["data"]), row["example"])
+        elif source["kind"] == "text":
+            row["text"] = _shortened(row["example"], TEXT)
+        else:
+            cells = json.loads(row["example"] or "{}")
+            hidden = {source["target"], *unused}
+            shown = [(k, v) for k, v in cells.items() if k not in hidden and v is not None]
+            row["cells"] = [(k, _shortened(_rounded(v), 60)) for k, v in shown[:CELLS]]
+            row["more"] = max(0, len(shown) - CELLS)
+    return rows
+
+
+def _rounded(cell: str) -> str:
+    """Six digits of a long fraction are enough to recognise a row by."""
+    try:
+        return f"{float(cell):.6g}" if len(cell) > 8 and "." in cell else cell
+    except ValueError:
+        return cell
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _picture(data: Path, name: str) -> str | None:
+    """A thumbnail as a data address; None if the file is gone or lies outside the data."""
+    from PIL import Image, ImageOps
+
+    path = (data / name).resolve()
+    if not path.is_relative_to(data.resolve()):
+        return None
+    try:
+        with Image.open(path) as image:
+            small = ImageOps.exif_transpose(image).convert("RGB")
+            small.thumbnail((128, 128))
+    except Exception:  # Pillow's decoders raise whatever a broken file leads them to
+        return None
+    stream = io.BytesIO()
+    small.save(stream, format="PNG" if small.width < 64 else "JPEG", quality=80)
+    kind = "png" if small.width < 64 else "jpeg"
+    return f"data:image/{kind};base64," + base64.b64encode(stream.getvalue()).decode()

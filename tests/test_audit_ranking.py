@@ -1,0 +1,69 @@
+"""The ranking, against its definition written out row by row."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from reweigh.audit import rank_classes, rank_numbers
+
+
+def test_classes_are_ranked_as_the_module_says():
+    draw = np.random.default_rng(0)
+    n, classes = 200, 5
+    p = draw.dirichlet(np.ones(classes), n)
+    given, loss = draw.integers(0, classes, n), draw.exponential(2, n)
+    rows = np.arange(n)
+    others = p.copy()
+    others[rows, given] = -1
+    found = rank_classes(
+        mean_loss=loss, p_given=p[rows, given], rival=others.argmax(1), p_rival=others.max(1)
+    )
+    for place, k in enumerate(found.order):
+        best = max((p[k, c], c) for c in range(classes) if c != given[k])
+        doubt, margin = 1 - math.exp(-loss[k]), p[k, given[k]] - best[0]
+        assert found.suspicion[place] == pytest.approx((doubt + (1 - margin) / 2) / 2)
+        suggests = best[0] > p[k, given[k]] and best[0] >= 0.5
+        assert found.suggested[place] == (best[1] if suggests else -1)
+        assert found.probability[place] == pytest.approx(best[0] if suggests else p[k, given[k]])
+    assert sorted(found.order) == list(range(n))
+    assert (np.diff(found.suspicion) <= 0).all()
+    assert 0 <= found.suspicion.min() <= found.suspicion.max() <= 1
+
+
+def test_an_example_never_seen_is_ranked_by_its_margin():
+    found = rank_classes(
+        mean_loss=np.array([np.nan, 0.0]),
+        p_given=np.array([0.1, 0.9]),
+        rival=np.array([1, 1]),
+        p_rival=np.array([0.9, 0.1]),
+    )
+    assert found.order.tolist() == [0, 1]
+    assert found.suspicion[0] == pytest.approx(0.9)
+
+
+def test_equals_keep_the_order_of_the_data():
+    found = rank_classes(
+        mean_loss=np.ones(50),
+        p_given=np.full(50, 0.4),
+        rival=np.zeros(50, int),
+        p_rival=np.full(50, 0.6),
+    )
+    assert found.order.tolist() == list(range(50))
+
+
+def test_numbers_are_suspicious_by_their_distance_in_usual_distances():
+    given, predicted = np.array([0.0, 1.0, -1.0, 10.0, 0.5]), np.zeros(5)
+    found = rank_numbers(given, predicted=predicted)
+    spread = 1.4826 * 1.0  # the median of 0, 1, 1, 10, 0.5
+    assert found.order.tolist() == [3, 1, 2, 4, 0]
+    z = 10 / spread
+    assert found.suspicion[0] == pytest.approx(z**2 / (9 + z**2))
+    assert found.suggested[0] == 0.0
+    assert np.isnan(found.suggested[1:]).all()
+
+
+def test_perfect_predictions_raise_no_suspicion():
+    assert rank_numbers(np.ones(4), predicted=np.ones(4)).suspicion.tolist() == [0.0] * 4

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors as errors
+    from .clean_set import pseudo_clean
     from .core import (
         Choice,
         Finding,
@@ -32,23 +33,36 @@ __all__ = [
     "example_scores",
     "gradient_rule",
     "per_example",
+    "pseudo_clean",
     "tangent_rule",
     "validate",
     "weights_from_scores",
 ]
 
 
-_MODULES = {"audit", "core", "data", "errors", "methods", "models", "training"}
+_MODULES = {
+    "audit",
+    "clean_set",
+    "core",
+    "data",
+    "errors",
+    "integrations",
+    "methods",
+    "models",
+    "training",
+}
+_OUTSIDE_CORE = {"pseudo_clean": "clean_set"}
 
 
-# The names above live in `core`, which imports torch: seconds. They are loaded when first asked
+# The other names above live in `core`, which imports torch: seconds. They are loaded when first asked
 # for, so that `reweigh --help`, whose module lies in this package, need not wait for torch.
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(".core", __name__), name)
+    home = _OUTSIDE_CORE.get(name, "core")
+    value = getattr(importlib.import_module(f".{home}", __name__), name)
     globals()[name] = value
     return value
 

@@ -15,6 +15,7 @@ LONGEST = 80  # lines
 EXAMPLES = [
     ("sklearn_table", "skorch", "sklearn", r"of the 100 most suspicious rows, (9\d|100) are"),
     ("transformers_text", "transformers", "transformers", r"suspicious texts, (9\d|100) are"),
+    ("lightning_images", "lightning", "lightning", r"suspicious images, (9\d|100) are"),
 ]
 
 

@@ -27,7 +27,8 @@ MAY_IMPORT = {
     "own": {"files", "training", "methods", "models", "data", "audit"},
     "report": {"files"},
     "review": {"files", "spreadsheets", "audit", "report"},
-    "integrations": {"core", "methods", "audit"},
+    "clean_set": {"core"},
+    "integrations": {"core", "methods", "audit", "clean_set"},
 }
 UNRESTRICTED = {"cli", "__init__"}
 BASE = {"torch", "numpy", "reweigh"}  # what `pip install reweigh` brings
@@ -68,7 +69,7 @@ def test_layers(path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_core_and_methods_need_only_the_base_dependencies(path):
-    if package(path) not in {"core", "methods", "errors"}:
+    if package(path) not in {"core", "methods", "clean_set", "errors"}:
         return
     for name, _ in imports(path):
         root = name.split(".")[0]
@@ -78,7 +79,7 @@ def test_core_and_methods_need_only_the_base_dependencies(path):
 def test_importing_reweigh_brings_no_extra():
     code = (
         "import sys, reweigh;"
-        "extra = {'sklearn', 'typer', 'matplotlib', 'pandas', 'rich', 'PIL', 'accelerate'};"
+        "extra = {'sklearn', 'typer', 'matplotlib', 'pandas', 'rich', 'PIL', 'accelerate', 'skorch', 'lightning', 'transformers'};"
         "print(sorted(extra & set(sys.modules)))"
     )
     result = subprocess.run(

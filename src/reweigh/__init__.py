@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors as errors
+    from .clean_set import pseudo_clean
     from .core import (
         Choice,
         Finding,
@@ -34,14 +35,26 @@ __all__ = [
     "gradient_rule",
     "load",
     "per_example",
+    "pseudo_clean",
     "tangent_rule",
     "validate",
     "weights_from_scores",
 ]
 
 
-_MODULES = {"audit", "core", "data", "errors", "methods", "models", "own", "training"}
-_ELSEWHERE = {"load": "own"}
+_MODULES = {
+    "audit",
+    "clean_set",
+    "core",
+    "data",
+    "errors",
+    "integrations",
+    "methods",
+    "models",
+    "own",
+    "training",
+}
+_OUTSIDE_CORE = {"load": "own", "pseudo_clean": "clean_set"}
 
 
 # The names above live in modules that import torch: seconds. They are loaded when first asked
@@ -51,7 +64,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f".{name}", __name__)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _ELSEWHERE.get(name, "core")
+    home = _OUTSIDE_CORE.get(name, "core")
     value = getattr(importlib.import_module(f".{home}", __name__), name)
     globals()[name] = value
     return value

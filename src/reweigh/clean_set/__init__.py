@@ -1,0 +1,11 @@
+"""Where clean examples come from: chosen by the data itself, or suggested for a person to check.
+
+evidence       what several small models, each tested on rows it never saw, think of every label
+pseudo_clean   a balanced set of rows that all of them believe
+suggestion     the rows worth checking by hand, and what checking k of them would bring
+"""
+
+from .evidence import Evidence, cross_fit
+from .pseudo_clean import PseudoClean, pseudo_clean
+
+__all__ = ["Evidence", "PseudoClean", "cross_fit", "pseudo_clean"]

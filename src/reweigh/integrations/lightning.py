@@ -1,0 +1,190 @@
+"""Reweighed training in a LightningModule: say what each example's loss is, and where clean ones are.
+
+    class Net(ReweighMixin, LightningModule):
+        def losses(self, batch): ...          # one value per example, instead of training_step
+        def clean_dataloader(self): ...       # checked examples
+
+`training_step` is then the mixin's: it weighs the batch, logs, and returns the loss; the rest
+(precision, accumulation, devices, DDP) stays Lightning's. What the safeguard has learnt, the ledger
+and the place in the clean set go into every checkpoint. Under DDP each process weighs its own batch
+and Lightning averages the gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ..audit import Ledger
+from ..core import Reweighter, Step
+from ..errors import SettingError
+from .extras import missing
+from .numbered import Numbered, NumberedItem
+
+try:
+    from lightning.pytorch import LightningModule
+except ImportError as error:
+    raise missing("lightning", error) from error
+
+__all__ = ["Numbered", "ReweighMixin"]
+
+STATE = "reweigh"  # the key in a checkpoint
+
+
+class ReweighMixin:
+    """Mixed into a LightningModule, before it in the list of bases.
+
+    reweigh_options: a class attribute with options of `reweigh.Reweighter`, if any.
+    ledger:          what each example counted, if the train data set is wrapped in `Numbered`.
+
+    Logged at every step: clean_loss, effective_sample_size, zero_share.
+    """
+
+    reweigh_options: dict[str, Any] = {}  # noqa: RUF012 - to be replaced, not changed
+    ledger: Ledger | None = None
+    _weigh: Reweighter | None = None
+    _clean: Iterator[Any] | None = None
+    _clean_step = 0
+    _saved: dict[str, Any] | None = None
+
+    def losses(self, batch: Any) -> Tensor:
+        """The losses [n] of a batch, one per example: for you to write."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no losses(batch); expected one that returns a value per "
+            f"example: what training_step computed, with reduction='none'"
+        )
+
+    def clean_dataloader(self) -> Any:
+        """A loader of checked examples, batches as those of train_dataloader: for you to write."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no clean_dataloader(); expected one that returns a loader "
+            f"of checked examples"
+        )
+
+    def weigh(self, batch: Any) -> Step:
+        """Weigh a train batch against the next clean one; for a training_step of your own."""
+        numbers = None
+        if isinstance(batch, NumberedItem):
+            batch, numbers = batch
+        step = self._reweighter()(batch, self._next_clean())
+        if numbers is not None and self.ledger is not None:
+            self.ledger.record(numbers, step.weights, step.scores, step.losses)
+        return step
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """The weighted loss of the batch."""
+        step = self.weigh(batch)
+        log = self.log_dict  # type: ignore[attr-defined]
+        log(
+            {
+                "clean_loss": step.clean_loss,
+                "effective_sample_size": step.effective_sample_size,
+                "zero_share": step.zero_share,
+            },
+            batch_size=len(step.weights),
+        )
+        return step.loss
+
+    def on_train_start(self) -> None:
+        """Open the ledger, if the examples carry their numbers; go on from a checkpoint, if any."""
+        super().on_train_start()  # type: ignore[misc]
+        loader = self.trainer.train_dataloader  # type: ignore[attr-defined]
+        data = getattr(loader, "dataset", None)
+        if self.ledger is None and isinstance(data, Numbered):
+            self.ledger = Ledger(len(data))
+        saved, self._saved = self._saved, None
+        if saved is None:
+            return
+        self._reweighter().load_state_dict(saved["reweighter"])
+        # The whole ledger lies in the checkpoint; one process goes on with it, so that the sum over
+        # the processes stays what it is.
+        if self.ledger is not None and saved["ledger"] is not None and _rank() == 0:
+            self.ledger.load_state_dict(saved["ledger"])
+        self._skip(int(saved["clean_step"]))
+
+    def whole_ledger(self) -> Ledger | None:
+        """The ledger of all processes; under DDP every process must ask."""
+        if self.ledger is None or not (dist.is_available() and dist.is_initialized()):
+            return self.ledger
+        states: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(states, self.ledger.state_dict())
+        ledgers = []
+        for state in states:
+            ledgers.append(Ledger(len(self.ledger)))
+            ledgers[-1].load_state_dict(state)
+        first, *others = ledgers
+        for other in others:
+            first = first.merge(other)
+        return first
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Put the reweighter's state beside the model's."""
+        super().on_save_checkpoint(checkpoint)  # type: ignore[misc]
+        ledger = self.whole_ledger()
+        checkpoint[STATE] = {
+            "reweighter": {} if self._weigh is None else self._weigh.state_dict(),
+            "ledger": None if ledger is None else ledger.state_dict(),
+            "clean_step": self._clean_step,
+        }
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Remember it until training starts."""
+        super().on_load_checkpoint(checkpoint)  # type: ignore[misc]
+        self._saved = checkpoint.get(STATE)
+
+    def _reweighter(self) -> Reweighter:
+        if not isinstance(self, LightningModule):
+            raise SettingError(
+                f"{type(self).__name__} is no LightningModule; expected "
+                f"`class Net(ReweighMixin, LightningModule)`"
+            )
+        weigh: Reweighter | None = self._weigh
+        if weigh is None or weigh.model is not self:
+            weigh = self._weigh = Reweighter(self, _own_losses, **self.reweigh_options)
+        return weigh
+
+    def _next_clean(self) -> Any:
+        if self._clean is None:
+            self._clean = _endless(self.clean_dataloader())
+        batch = next(self._clean)
+        self._clean_step += 1
+        if isinstance(batch, NumberedItem):
+            batch = batch.item
+        device: torch.device = self.device  # type: ignore[attr-defined]
+        return self.transfer_batch_to_device(batch, device, 0)  # type: ignore[attr-defined]
+
+    def _skip(self, steps: int) -> None:
+        """Read as far into the clean set as the checkpoint had; a shuffled loader shuffles anew."""
+        loader = self.clean_dataloader()
+        self._clean = _endless(loader)
+        for _ in range(steps % max(1, len(loader)) if hasattr(loader, "__len__") else 0):
+            next(self._clean)
+        self._clean_step = steps
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles begin with a reweighter and clean batches of their own."""
+        state: Any = super().__getstate__()
+        return {**state, "_weigh": None, "_clean": None}
+
+
+def _own_losses(model: nn.Module, batch: Any) -> Tensor:
+    found: Tensor = model.losses(batch)  # type: ignore[operator]
+    return found
+
+
+def _endless(loader: Any) -> Iterator[Any]:
+    while True:
+        empty = True
+        for batch in loader:
+            empty = False
+            yield batch
+        if empty:
+            raise SettingError("clean_dataloader() gave no batch; expected checked examples")
+
+
+def _rank() -> int:
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0

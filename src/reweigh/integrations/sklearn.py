@@ -1,0 +1,250 @@
+"""scikit-learn estimators that are told which rows can be trusted.
+
+    classifier.fit(X, y, X_clean=..., y_clean=...)
+
+Inputs are standardised by the training rows' mean and deviation, inside the network, so that a
+pickled estimator takes raw rows; a regressor standardises its target by median and quartiles, which
+a few wild values do not move. The network is a perceptron with ReLU unless `module` makes another.
+After fitting, `sample_weight_` [n] is what each row counted on average (1 = as much as in plain
+training) and `suspicion_` [n] the share of its appearances in which it counted nothing.
+
+Without a clean set, `fit` takes rows that cross-fitted models agree on (`reweigh.pseudo_clean`) and
+warns: errors with a pattern stay invisible to those.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..clean_set import pseudo_clean
+from ..errors import BatchError, ReweighWarning, SettingError
+from .extras import missing
+from .networks import make_network
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+    from .skorch_net import NumberedRows, ReweighedNet, as_fetched
+except ImportError as error:
+    raise missing("skorch", error) from error
+
+PER_CLASS = 10  # pseudo-clean rows, where no clean ones are given
+NO_CLEAN_SET = (
+    "fit was given no clean set, so {count} rows that several models agree on stand in for one; "
+    "errors with a pattern stay invisible to them. Pass X_clean and y_clean, rows checked by a "
+    "person: reweigh.suggest_clean says which to check"
+)
+
+
+class _Reweighed(BaseEstimator):  # type: ignore[misc]
+    """What classifier and regressor share; the options are documented there."""
+
+    def __init__(
+        self,
+        module: Callable[[int, int], nn.Module] | None = None,
+        *,
+        hidden_sizes: tuple[int, ...] = (128,),
+        max_epochs: int = 50,
+        batch_size: int = 64,
+        clean_batch_size: int = 256,
+        lr: float = 0.02,
+        standardize: bool = True,
+        backend: str = "auto",
+        safeguard: Any = "auto",
+        net_options: dict[str, Any] | None = None,
+        device: str = "cpu",
+        random_state: Any = None,
+    ) -> None:
+        self.module, self.hidden_sizes = module, hidden_sizes
+        self.max_epochs, self.batch_size, self.clean_batch_size = (
+            max_epochs, batch_size, clean_batch_size,
+        )  # fmt: skip
+        self.lr, self.standardize = lr, standardize
+        self.backend, self.safeguard, self.net_options = backend, safeguard, net_options
+        self.device, self.random_state = device, random_state
+
+    def _check(self, *data: Any, reset: bool) -> Any:
+        """X, or X and y, as arrays; refused where they are not what scikit-learn expects."""
+        options: dict[str, Any] = {"dtype": np.float32, "allow_nd": self.module is not None}
+        if len(data) == 2:
+            options["y_numeric"] = self._numeric_target
+        return validate_data(self, *data, reset=reset, **options)
+
+    def _fit(
+        self, X: Any, targets: Tensor, clean: tuple[Any, Any] | None, groups: Any,
+        *, outputs: int, criterion: type[nn.Module],
+    ) -> None:  # fmt: skip
+        """Train on rows X and targets [n, ...]; `groups` [n] are what a stand-in is balanced over."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        inputs = torch.tensor(X)  # a copy: the rows may lie in read-only memory
+        if clean is None:
+            rows = self._stand_in(X, groups, seed)
+            clean = (inputs[rows], targets[rows])
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            network = make_network(
+                self.module, inputs, outputs=outputs, hidden=self.hidden_sizes,
+                standardize=self.standardize,
+            )  # fmt: skip
+            options = {
+                "optimizer": torch.optim.SGD, "optimizer__momentum": 0.9, "verbose": 0,
+                "train_split": None, **(self.net_options or {}),
+            }  # fmt: skip
+            if options["optimizer"] is not torch.optim.SGD:
+                options.pop("optimizer__momentum", None)
+            self.net_ = ReweighedNet(
+                network, criterion, criterion__reduction="none", clean=clean, clean_seed=seed,
+                clean_batch_size=self.clean_batch_size, backend=self.backend,
+                safeguard=self.safeguard, lr=self.lr, max_epochs=self.max_epochs,
+                batch_size=self.batch_size, iterator_train__shuffle=True,
+                iterator_train__collate_fn=as_fetched, device=self.device, **options,
+            )  # fmt: skip
+            self.net_.fit(NumberedRows(inputs, targets), None)
+        if self.module is None:
+            # Small enough to predict in float64, so that a row's prediction is the same to the
+            # last digit one reads, whichever rows it is asked about with.
+            self.net_.module_.cpu().double()
+        self.ledger_ = self.net_.ledger_
+        table = self.ledger_.table()
+        self.sample_weight_, self.suspicion_ = table["mean_weight"], table["zero_share"]
+
+    def _stand_in(self, X: Any, groups: Any, seed: int) -> Tensor:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ReweighWarning)  # one warning is enough
+            rows = pseudo_clean(X, groups, per_class=PER_CLASS, seed=seed).rows
+        warnings.warn(NO_CLEAN_SET.format(count=len(rows)), ReweighWarning, stacklevel=4)
+        return rows
+
+    def _outputs(self, X: Any) -> Tensor:
+        check_is_fitted(self)
+        inputs = torch.tensor(self._check(X, reset=False))
+        module = self.net_.module_.eval()
+        like = next(module.parameters())
+        with torch.no_grad():
+            parts = [module(part.to(like)).cpu() for part in inputs.split(1024)]
+        return torch.cat(parts)
+
+
+class ReweighClassifier(ClassifierMixin, _Reweighed):  # type: ignore[misc]
+    """A classifier for labels that are not all right.
+
+    module:           `module(inputs, outputs) -> nn.Module` with that many features in and classes
+                      out (the product of the sizes, for images); None is a perceptron.
+    hidden_sizes:     of that perceptron. max_epochs, batch_size, lr: SGD with momentum 0.9.
+    clean_batch_size: clean rows a step; all of them if there are no more.
+    standardize:      put a layer in front that gives each column mean 0 and variance 1.
+    backend, safeguard: of `reweigh.Reweighter`.
+    net_options:      for skorch, such as {"optimizer": torch.optim.AdamW, "callbacks": [...]}.
+    device, random_state: where it is trained, and from which seed.
+
+    >>> X = np.concatenate([np.random.randn(50, 2) - 2, np.random.randn(50, 2) + 2])
+    >>> truth = np.repeat(["no", "yes"], 50)
+    >>> y = truth.copy(); y[:10] = "yes"  # a fifth of the "no" are wrong
+    >>> model = ReweighClassifier(max_epochs=20, random_state=0)
+    >>> model = model.fit(X, y, X_clean=X[45:55], y_clean=truth[45:55])
+    >>> bool(model.suspicion_[:10].mean() > model.suspicion_[10:].mean())
+    True
+    """
+
+    _numeric_target = False
+
+    def fit(self, X: Any, y: Any, X_clean: Any = None, y_clean: Any = None) -> ReweighClassifier:
+        """Train on rows X with labels y, guided by the rows X_clean whose labels y_clean are right."""
+        X, y = self._check(X, y, reset=True)
+        check_classification_targets(y)
+        self.classes_, numbers = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise BatchError(
+                f"y holds one class, {self.classes_[0]!r}; expected two or more classes"
+            )
+        clean = self._clean(X_clean, y_clean)
+        self._fit(
+            X, torch.from_numpy(numbers.astype(np.int64)), clean, numbers,
+            outputs=len(self.classes_), criterion=nn.CrossEntropyLoss,
+        )  # fmt: skip
+        return self
+
+    def _clean(self, X_clean: Any, y_clean: Any) -> tuple[Tensor, Tensor] | None:
+        if not _given(X_clean, y_clean):
+            return None
+        X_clean, y_clean = self._check(X_clean, y_clean, reset=False)
+        strange = sorted(set(np.unique(y_clean).tolist()) - set(self.classes_.tolist()))
+        if strange:
+            raise BatchError(
+                f"y_clean holds {strange[:5]}, which y does not; expected the classes of y, "
+                f"{self.classes_[:10].tolist()}: clean and train labels must mean the same"
+            )
+        absent = sorted(set(self.classes_.tolist()) - set(np.unique(y_clean).tolist()))
+        if absent:
+            warnings.warn(
+                f"y_clean has no example of {absent[:10]}; what the clean set never shows, the "
+                f"weights cannot favour: add a checked row of each class",
+                ReweighWarning,
+                stacklevel=3,
+            )
+        numbers = np.searchsorted(self.classes_, y_clean).astype(np.int64)
+        return torch.tensor(X_clean), torch.from_numpy(numbers)
+
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities [n, classes], in the order of `classes_`."""
+        return self._outputs(X).double().softmax(1).numpy()
+
+    def predict(self, X: Any) -> Any:
+        """The most probable class of each row."""
+        check_is_fitted(self)
+        return self.classes_[self.predict_proba(X).argmax(1)]
+
+
+class ReweighRegressor(RegressorMixin, _Reweighed):  # type: ignore[misc]
+    """A regressor for one target whose values are not all right.
+
+    The options are those of `ReweighClassifier`; `module(inputs, 1)` makes the network. The loss is
+    the squared error of the standardised target; `net_options={"criterion": nn.SmoothL1Loss}`
+    is another.
+    """
+
+    _numeric_target = True
+
+    def fit(self, X: Any, y: Any, X_clean: Any = None, y_clean: Any = None) -> ReweighRegressor:
+        """Train on rows X with targets y, guided by the rows X_clean whose targets y_clean are right."""
+        X, y = self._check(X, y, reset=True)
+        y = column_or_1d(y).astype(np.float64)
+        self.center_, self.scale_ = _location(y)
+        clean = None
+        if _given(X_clean, y_clean):
+            X_clean, y_clean = self._check(X_clean, y_clean, reset=False)
+            clean = (torch.tensor(X_clean), self._standardised(y_clean))
+        # A stand-in is balanced over tenths of the target, as a classifier's is over classes.
+        tenths = np.searchsorted(np.quantile(y, np.linspace(0.1, 0.9, 9)), y)
+        self._fit(X, self._standardised(y), clean, tenths, outputs=1, criterion=nn.MSELoss)
+        return self
+
+    def _standardised(self, y: Any) -> Tensor:
+        return torch.tensor((y - self.center_) / self.scale_, dtype=torch.float32)[:, None]
+
+    def predict(self, X: Any) -> Any:
+        """The expected target of each row."""
+        return self._outputs(X)[:, 0].double().numpy() * self.scale_ + self.center_
+
+
+def _given(X_clean: Any, y_clean: Any) -> bool:
+    if (X_clean is None) != (y_clean is None):
+        which = "y_clean" if y_clean is None else "X_clean"
+        raise SettingError(f"{which} is missing; expected both X_clean and y_clean, or neither")
+    return X_clean is not None
+
+
+def _location(y: Any) -> tuple[float, float]:
+    """Median and a deviation from the quartiles; the standard deviation where those coincide."""
+    low, median, high = np.quantile(y, [0.25, 0.5, 0.75])
+    scale = (high - low) / 1.349 or float(np.std(y)) or 1.0
+    return float(median), float(scale)

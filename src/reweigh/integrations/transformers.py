@@ -1,0 +1,179 @@
+"""A Trainer that weighs every train batch against a clean one.
+
+    ReweighTrainer(model=..., args=..., train_dataset=..., clean_dataset=...)
+
+Everything else is transformers' own: arguments, collators, evaluation, gradient accumulation, bf16,
+adapters (where only those are trainable, only they are aligned: cheap), checkpoints. A checkpoint
+also holds what the safeguard has learnt, the ledger, and how far the clean set has been read, one
+file a process; `train(resume_from_checkpoint=...)` goes on from them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..audit import Ledger
+from ..core import Reweighter, Step
+from ..core.loss import Loss
+from ..errors import SettingError
+from .clean_draws import CleanDraws
+from .ddp import through
+from .extras import missing
+from .numbered import NUMBER, NumberedCollator, NumberedDicts
+from .sequence_loss import sequence_loss
+
+try:
+    from transformers import Trainer, TrainerCallback
+    from transformers.trainer_utils import get_last_checkpoint
+except ImportError as error:
+    raise missing("transformers", error) from error
+
+LOGGED = ("clean_loss", "effective_sample_size", "zero_share")
+
+
+class ReweighTrainer(Trainer):  # type: ignore[misc]
+    """transformers' Trainer, guided by a clean set.
+
+    clean_dataset:    checked examples, of the same form as `train_dataset`.
+    clean_batch_size: of them a step; by default as many as train examples, all if there are fewer.
+    loss:             `loss(model, batch) -> Tensor[n]` over dicts; by default that of
+                      sequence_loss.py, for classification, tokens and causal language models.
+    reweigh:          options of `reweigh.Reweighter`, such as {"params": "score"}.
+
+    `ledger` holds what each train example counted, if the train set has a length. Logged beside the
+    loss: clean_loss, effective_sample_size, zero_share.
+    """
+
+    train_dataset: Any
+    data_collator: Any
+
+    def __init__(
+        self,
+        *args: Any,
+        clean_dataset: Any,
+        clean_batch_size: int | None = None,
+        loss: Loss | None = None,
+        reweigh: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(*args, **options)
+        if self.label_smoother is not None or self.compute_loss_func is not None:
+            raise SettingError(
+                "label_smoothing_factor and compute_loss_func give one loss for the batch; expected "
+                "one per example: pass loss=, such as one that smooths labels"
+            )
+        # The step's loss is for this batch alone: it is divided by the accumulation steps, and no
+        # count of items over them is wanted.
+        self.model_accepts_loss_kwargs = False
+        self.loss_is_scaled_for_ga = False
+        self.ledger: Ledger | None = None
+        if self.train_dataset is not None and hasattr(self.train_dataset, "__len__"):
+            self.ledger = Ledger(len(self.train_dataset))
+            self.train_dataset = NumberedDicts(self.train_dataset)
+        self.data_collator = NumberedCollator(self.data_collator)
+        self.clean_dataset = clean_dataset
+        self._clean_draws = CleanDraws(
+            len(clean_dataset),
+            clean_batch_size or self.args.per_device_train_batch_size,
+            seed=self.args.seed + 1_000 * self.args.process_index,
+        )
+        self._loss, self._reweigh_options = loss, dict(reweigh or {})
+        self._weigh: Reweighter | None = None
+        self._saved: dict[str, Any] = {}
+        self._seen: dict[str, list[Tensor]] = {name: [] for name in LOGGED}
+        self.add_callback(_Keep(self))
+
+    def _set_signature_columns_if_needed(self) -> None:
+        """The number of an example is no argument of the model, and must not be dropped for it."""
+        super()._set_signature_columns_if_needed()
+        if NUMBER not in self._signature_columns:
+            self._signature_columns.append(NUMBER)
+
+    def train(self, resume_from_checkpoint: Any = None, *args: Any, **options: Any) -> Any:
+        """Train; see transformers. Resuming brings the ledger and the safeguard back too."""
+        folder = resume_from_checkpoint or None
+        if folder is True:
+            folder = get_last_checkpoint(self.args.output_dir)
+        if folder is not None:
+            self._restore(Path(folder))
+        return super().train(resume_from_checkpoint, *args, **options)
+
+    def compute_loss(
+        self, model: nn.Module, inputs: Any, return_outputs: bool = False, **options: Any
+    ) -> Any:
+        """In training, the weighted loss of the batch; in evaluation, transformers' own."""
+        inputs = dict(inputs)
+        numbers = inputs.pop(NUMBER, None)
+        if return_outputs or not (model.training and torch.is_grad_enabled()):
+            return super().compute_loss(model, inputs, return_outputs, **options)
+        clean = self._prepare_inputs(self._next_clean())
+        step = through(model, lambda module: self._reweighter(module)(inputs, clean))
+        self._keep(step, numbers)
+        return step.loss
+
+    def _next_clean(self) -> dict[str, Any]:
+        rows = next(self._clean_draws).tolist()
+        items = [self.clean_dataset[row] for row in rows]
+        collate = self._get_collator_with_removed_columns(self.data_collator, description="clean")
+        return dict(collate(items))
+
+    def _reweighter(self, module: nn.Module) -> Reweighter:
+        if self._weigh is None or self._weigh.model is not module:
+            loss = self._loss or sequence_loss(module)
+            self._weigh = Reweighter(module, loss, **self._reweigh_options)
+            self._weigh.load_state_dict(self._saved)
+        return self._weigh
+
+    def _keep(self, step: Step, numbers: Tensor | None) -> None:
+        if self.ledger is not None and numbers is not None:
+            self.ledger.record(numbers, step.weights, step.scores, step.losses)
+        for name in LOGGED:
+            self._seen[name].append(getattr(step, name).detach())
+
+    def log(self, logs: dict[str, float], *args: Any, **options: Any) -> None:
+        """Log, with the means since the last time."""
+        for name, values in self._seen.items():
+            if values and "loss" in logs:
+                logs[name] = float(torch.stack(values).mean())
+                values.clear()
+        super().log(logs, *args, **options)
+
+    def _file(self, folder: Path, process: int) -> Path:
+        return folder / f"reweigh-{process}.pt"
+
+    def _store(self, folder: Path) -> None:
+        state: dict[str, Any] = {"clean": self._clean_draws.state_dict()}
+        if self._weigh is not None:
+            state["reweighter"] = self._weigh.state_dict()
+        if self.ledger is not None:
+            state["ledger"] = self.ledger.state_dict()
+        if folder.is_dir():
+            torch.save(state, self._file(folder, self.args.process_index))
+
+    def _restore(self, folder: Path) -> None:
+        path = self._file(folder, self.args.process_index)
+        if not path.exists():
+            raise SettingError(
+                f"{path} is not there; expected a checkpoint that ReweighTrainer wrote with as many "
+                f"processes: start anew, or resume with transformers' own Trainer"
+            )
+        state = torch.load(path, map_location=self.args.device, weights_only=True)
+        self._clean_draws.load_state_dict(state["clean"])
+        self._saved, self._weigh = state.get("reweighter", {}), None
+        if self.ledger is not None and "ledger" in state:
+            self.ledger.load_state_dict(state["ledger"])
+
+
+class _Keep(TrainerCallback):  # type: ignore[misc]
+    """Puts the reweighter's state into every checkpoint, after transformers has written its own."""
+
+    def __init__(self, trainer: ReweighTrainer) -> None:
+        self.trainer = trainer
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write beside the model."""
+        self.trainer._store(Path(args.output_dir) / f"checkpoint-{state.global_step}")

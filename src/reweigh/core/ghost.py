@@ -35,7 +35,7 @@ from .graph import leaves, unhooked, with_gradient
 from .isolation import Snapshot, plain_recurrence, precision
 from .layout import Layout, find_layout
 from .loss import Batch, Loss, evaluate, require_gradient
-from .parameters import Direction, dot, trainable
+from .parameters import Direction, dot, modules_of, parameters_of
 from .recorded import RecordedContact, read
 from .tolerance import due, probe, tolerance
 
@@ -130,7 +130,8 @@ def _assembles(model: nn.Module, direction: Direction, reachable: set[int]) -> b
     """Whether the update can be put together from the capture: every trainable parameter is
     aligned, and nothing else needs a gradient."""
     aligned = {id(p) for p in direction.parameters}
-    return {id(p) for p in trainable(model).values()} == aligned >= reachable
+    everything = {id(p) for p in parameters_of(modules_of(model)) if p.requires_grad}
+    return everything == aligned >= reachable
 
 
 @dataclass

@@ -35,8 +35,8 @@ class Watch:
 
     def __init__(self) -> None:
         self._steps = 0
-        self._zeros: Tensor | None = None
-        self._ones: Tensor | None = None
+        self._zeros: Tensor | int = 0
+        self._ones: Tensor | int = 0
         self._pending: tuple[Tensor, Tensor, Tensor] | None = None
         self._warned: set[str] = set()
 
@@ -51,12 +51,12 @@ class Watch:
 
     def weights(self, weights: Tensor) -> None:
         """Count this step, and warn once when a bad streak is long enough."""
-        largest = weights.max()
-        none, one = largest == 0, largest > ALL_OF_IT
-        self._zeros = none.int() if self._zeros is None else (self._zeros + 1) * none
-        self._ones = one.int() if self._ones is None else (self._ones + 1) * one
-        if len(weights) == 1:
-            self._ones = self._ones * 0  # one example is all there is
+        largest: Tensor | float = weights.max()
+        if weights.device.type == "cpu":
+            largest = float(largest)  # plain numbers are counted faster
+        alone = len(weights) == 1  # one example is all there is
+        self._zeros = (self._zeros + 1) * (largest == 0)
+        self._ones = (self._ones + 1) * (largest > ALL_OF_IT) * (not alone)
         self._steps += 1
         if self._steps % PATIENCE == 0:
             for count, message in ((self._zeros, ONLY_ZEROS), (self._ones, ONLY_ONE)):

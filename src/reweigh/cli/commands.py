@@ -19,6 +19,7 @@ from ..errors import unknown
 COMMANDS = {
     "demo": "reweigh.cli.demo",
     "data": "reweigh.cli.data",
+    "bench": "reweigh.cli.bench",
 }
 
 

@@ -31,6 +31,7 @@ from torch.autograd.graph import GradientEdge
 from ..errors import UnsupportedModelError
 from .alignment import Alignment, Memory
 from .contacts import Contact, Meet, Origin, Transposed
+from .device import on_host
 from .graph import leaves, unhooked, with_gradient
 from .isolation import Snapshot, plain_recurrence, precision
 from .layout import Layout, find_layout
@@ -160,7 +161,7 @@ class Capture:
         Examples without weight are left out, where finding them needs no wait for a device.
         """
         n, parts = len(weights), dict[Origin, Tensor]()
-        kept = weights.nonzero().flatten() if weights.device.type == "cpu" else None
+        kept = weights.nonzero().flatten() if on_host(weights) else None
         some = kept is not None and 0 < len(kept) < WORTH_SKIPPING * n
         share = weights[kept] if some else weights
         for contact, g, layout in zip(self.contacts, self.outputs, self.layouts, strict=True):

@@ -19,6 +19,7 @@ from .alignment import Alignment, Memory
 from .backends import Choice, choose, require_known, run
 from .chunks import require_chunk, run_in_chunks
 from .clean import clean_gradient
+from .device import on_host
 from .finite_difference import EPSILON
 from .graph import leaves, unhooked, with_gradient
 from .isolation import eager, undone_on_error
@@ -197,7 +198,7 @@ class _Ready:
 
 
 def _is_one(factor: Tensor) -> bool:
-    return factor.device.type == "cpu" and float(factor) == 1
+    return on_host(factor) and float(factor) == 1
 
 
 def _scale(loss: Tensor, factor: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..errors import NonFiniteError, ReweighWarning
+from .device import on_host
 from .loss import require_finite
 
 PATIENCE = 50  # steps in a row before a warning
@@ -42,7 +43,7 @@ class Watch:
 
     def finite(self, train: Tensor, clean: Tensor, scores: Tensor) -> None:
         """Raise if a loss or score is not finite; off the CPU, one step later."""
-        if train.device.type == "cpu":
+        if on_host(train):
             _require(train, clean, scores)
             return
         pending, self._pending = self._pending, (train, clean, scores)
@@ -52,7 +53,7 @@ class Watch:
     def weights(self, weights: Tensor) -> None:
         """Count this step, and warn once when a bad streak is long enough."""
         largest: Tensor | float = weights.max()
-        if weights.device.type == "cpu":
+        if on_host(weights):
             largest = float(largest)  # plain numbers are counted faster
         alone = len(weights) == 1  # one example is all there is
         self._zeros = (self._zeros + 1) * (largest == 0)

@@ -44,8 +44,8 @@ format: $(VENV)/dev.done ## rewrite the code the way `make lint` wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/dev.done ## cost of every back-end as a ratio to a plain step
-	$(BIN)/python benchmarks/step.py
+bench: $(VENV)/app.done ## cost of every back-end as a ratio to a plain step
+	$(BIN)/reweigh bench --threads 1,2 --json results/performance/steps.json
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) demo build dist .mypy_cache .pytest_cache .ruff_cache

@@ -25,6 +25,7 @@ COMMANDS = {
     "reproduce": "reweigh.cli.reproduce",
     "report": "reweigh.cli.report",
     "data": "reweigh.cli.data",
+    "bench": "reweigh.cli.bench",
 }
 
 

@@ -73,6 +73,11 @@ class Contact:
         assert isinstance(out, Tensor)
         return out
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the result."""
+        return tuple(self.result.shape)
+
     def roots(self) -> tuple[int, ...]:
         """The ids of the parameters behind the sources."""
         found: list[int] = []
@@ -109,7 +114,7 @@ class Contact:
         else:
             self.out = stand_in
 
-    def tangent(self) -> Tensor | None:
+    def tangent(self, g: Tensor) -> Tensor | None:
         """(d op / d W) . V: the tangent of the result with the batch held fixed."""
         self._check_untouched()
         found = self.found

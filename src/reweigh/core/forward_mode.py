@@ -7,7 +7,7 @@ along one direction *is* the vector of scores. The tangents travel beneath autog
 this is also the training forward: the update goes through its graph.
 
 Cost: about two forwards more than plain training (a convolution has two tangent terms), and the
-tangents of live activations in memory. Invalid where an operation has neither a rule nor a
+tangents that are still needed in memory. Invalid where an operation has neither a rule nor a
 forward-mode formula, and refused there.
 """
 
@@ -16,49 +16,93 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._ops import OpOverload
 
 from .alignment import Alignment, Memory
-from .isolation import differentiable_kernels
+from .isolation import differentiable_kernels, undone_on_error
 from .loss import Batch, Loss, evaluate, require_gradient
 from .parameters import Direction
-from .tangents import TangentMode, recorded, tensors
+from .tangents import Outlived, TangentMode, recorded, tensors
 
 PATH = "path"  # in memory: every operation of the last pass, for whoever proves it
+LAST_USES = "last uses"  # in memory: by which operation each tangent was last read
 
 
 class Propagate(TangentMode):
-    """Every operation with a tangent among its arguments hands one on to its result."""
+    """Every operation with a tangent among its arguments hands one on to its result.
 
-    def __init__(self, model: nn.Module, direction: Direction) -> None:
+    A tangent would live as long as its tensor, and autograd keeps most of those until backward. With
+    the `last_uses` of an earlier pass each is freed as soon as it has been read for the last time.
+    """
+
+    def __init__(
+        self, model: nn.Module, direction: Direction, last_uses: LastUses | None = None
+    ) -> None:
         super().__init__(model, direction)
         self.path: list[OpOverload] = []
+        self.last_uses: LastUses = {}  # of this pass
+        self._expected = last_uses or {}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         kwargs = kwargs or {}
+        turn = len(self.path)
         self.path.append(func)
-        if not recorded(func) or not self._involved(args, kwargs):
+        if not recorded(func):
+            return func(*args, **kwargs)
+        read = [
+            value.__dict__["_reweigh"]
+            for value in tensors((*args, *kwargs.values()))
+            if self.tangent(value) is not None
+        ]
+        if not read:
             return func(*args, **kwargs)
         out, tangents = self.derive(func, args, kwargs)
         self.assign(func, args, out, tangents)
+        for place, value in enumerate(out if isinstance(out, (tuple, list)) else (out,)):
+            cell = value.__dict__.get("_reweigh") if isinstance(value, Tensor) else None
+            if cell is not None and cell not in read:
+                cell.born = (turn, place)
+        for cell in read:
+            if cell.born is not None:
+                self.last_uses[cell.born] = turn
+                if self._expected.get(cell.born) == turn:
+                    cell.tangent, cell.spent = None, True
         return out
 
-    def _involved(self, args: Any, kwargs: Any) -> bool:
-        return any(self.tangent(value) is not None for value in tensors((*args, *kwargs.values())))
+    def keep(self, value: Tensor) -> None:
+        """Expect that this tensor's tangent is asked for after the pass."""
+        cell = value.__dict__.get("_reweigh")
+        if cell is not None:
+            self.last_uses.pop(cell.born, None)
+
+
+LastUses = dict[Any, int]
 
 
 def align(
     model: nn.Module, loss: Loss, train: Batch, direction: Direction, memory: Memory
 ) -> Alignment:
     """Scores by tangents that ride on the training forward."""
-    mode = Propagate(model, direction)
+    try:
+        with undone_on_error(model):
+            return _align(model, loss, train, direction, memory)
+    except Outlived:
+        del memory[LAST_USES]
+        return _align(model, loss, train, direction, memory)
+
+
+def _align(
+    model: nn.Module, loss: Loss, train: Batch, direction: Direction, memory: Memory
+) -> Alignment:
+    mode = Propagate(model, direction, memory.get(LAST_USES))
     try:
         with differentiable_kernels(model), torch.enable_grad(), mode:
             losses = require_gradient(evaluate(model, loss, train, which="train"), which="train")
         tangent = mode.tangent(losses)
+        mode.keep(losses)
     finally:
         mode.release()
-    memory[PATH] = tuple(mode.path)
+    memory[PATH], memory[LAST_USES] = tuple(mode.path), mode.last_uses
     scores = torch.zeros_like(losses) if tangent is None else tangent.detach().clone()
     return Alignment(losses.detach(), scores, lambda w: (w * losses).sum())

@@ -19,8 +19,10 @@ sum_i f_i, times r_i in the rows of example i (this also finds which rows those 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,11 +31,13 @@ from torch.autograd.graph import GradientEdge
 from ..errors import UnsupportedModelError
 from .alignment import Alignment, Memory
 from .contacts import Contact, Meet, Origin, Transposed
+from .device import on_host
 from .graph import leaves, unhooked, with_gradient
-from .isolation import plain_recurrence, precision
+from .isolation import Snapshot, plain_recurrence, precision
 from .layout import Layout, find_layout
 from .loss import Batch, Loss, evaluate, require_gradient
-from .parameters import Direction, dot, trainable
+from .parameters import Direction, dot, modules_of, parameters_of
+from .recorded import RecordedContact, read
 from .tolerance import due, probe, tolerance
 
 
@@ -41,6 +45,23 @@ def align(
     model: nn.Module, loss: Loss, train: Batch, direction: Direction, memory: Memory
 ) -> Alignment:
     """Scores from captured inputs and one backward to the outputs of the parametrised operations."""
+    if memory.get(READABLE, True):
+        before = Snapshot(model)
+        with plain_recurrence(model), torch.enable_grad():
+            losses = require_gradient(evaluate(model, loss, train, which="train"), which="train")
+        reading = read(losses, direction)
+        if reading is not None:
+            key = (reading.path, *_shapes(reading.contacts, len(losses)))
+            try:
+                return _align(
+                    model, losses, reading.contacts, None, reading.leaves, key, direction, memory
+                )
+            except UnsupportedModelError:
+                if key in memory:  # it was right before: the model has changed
+                    raise
+        del losses
+        memory[READABLE] = False
+        before.restore()
     mode = Meet(model, direction, train)
     try:
         with plain_recurrence(model), torch.enable_grad(), mode:
@@ -49,17 +70,32 @@ def align(
         direct = mode.tangent(losses)  # a part of the loss that does not involve the batch
     finally:
         mode.release()
-    n = len(losses)
-    key = (tuple(mode.path), tuple((sizes(c, n), c.roots()) for c in contacts))
+    key = (tuple(mode.path), *_shapes(contacts, len(losses)))
+    reachable = {id(leaf) for leaf in leaves(losses.grad_fn)}
+    return _align(model, losses, contacts, direct, reachable, key, direction, memory)
+
+
+READABLE = "readable"  # in memory: whether the graph of a plain pass tells all contacts
+AnyContact = Contact | RecordedContact
+
+
+def _align(
+    model: nn.Module,
+    losses: Tensor,
+    contacts: Sequence[AnyContact],
+    direct: Tensor | None,
+    reachable: set[int],
+    key: Any,
+    direction: Direction,
+    memory: Memory,
+) -> Alignment:
     layouts, uses = memory.get(key, (None, 0))
     fresh = layouts is None or due(uses + 1)
     certain = True
     if layouts is None or fresh:
         layouts, certain = _measure(model, losses, contacts, direction)
-    reachable = {id(leaf) for leaf in leaves(losses.grad_fn)}
     assembles = _assembles(model, direction, reachable)
-    keep = fresh or not assembles
-    outputs = _backward(losses, contacts, torch.ones_like(losses), keep=keep)
+    outputs = _backward(losses, contacts, torch.ones_like(losses), keep=fresh or not assembles)
     capture = Capture(contacts, outputs, layouts)
     scores = capture.scores(losses, direct)
     if fresh:
@@ -81,52 +117,72 @@ def align(
 MOST_PATHS = 64
 
 
-def sizes(contact: Contact, n: int) -> tuple[int, ...]:
-    """For each dimension of a result: 0 if it cannot hold n examples, 1 if just those, else 2."""
-    return tuple(0 if size % n else 1 if size == n else 2 for size in contact.result.shape)
+def _shapes(contacts: Sequence[AnyContact], n: int) -> Iterator[Any]:
+    """For each contact its parameters, and for each dimension of its result: 0 if that cannot hold
+    n examples, 1 if just those, else 2."""
+    for contact in contacts:
+        yield (
+            contact.roots(),
+            tuple(0 if size % n else 1 if size == n else 2 for size in contact.shape),
+        )
 
 
 def _assembles(model: nn.Module, direction: Direction, reachable: set[int]) -> bool:
     """Whether the update can be put together from the capture: every trainable parameter is
     aligned, and nothing else needs a gradient."""
     aligned = {id(p) for p in direction.parameters}
-    return {id(p) for p in trainable(model).values()} == aligned >= reachable
+    everything = {id(p) for p in parameters_of(modules_of(model)) if p.requires_grad}
+    return everything == aligned >= reachable
 
 
 @dataclass
 class Capture:
     """Inputs and output gradients of every contact of one pass: all that an update needs."""
 
-    contacts: list[Contact]
+    contacts: Sequence[AnyContact]
     outputs: list[Tensor]
     layouts: tuple[Layout, ...]
 
     def scores(self, losses: Tensor, direct: Tensor | None) -> Tensor:
         """sum over contacts of < g_i, (d op / d W) . V >."""
         n = len(losses)
+        parts = [] if direct is None else [direct.detach()]
         # The captured tensors are already in the precision that autocast chose for each.
-        with torch.autocast(losses.device.type, enabled=False):
-            return self._scores(n, losses, direct)
-
-    def _scores(self, n: int, losses: Tensor, direct: Tensor | None) -> Tensor:
-        scores = torch.zeros_like(losses) if direct is None else direct.detach().clone()
-        for contact, g, layout in zip(self.contacts, self.outputs, self.layouts, strict=True):
-            tangent = contact.tangent()
-            if tangent is not None:
-                scores += layout.gather(g * tangent, n)
-        return scores.detach()
+        with torch.autocast(losses.device.type, enabled=False), torch.no_grad():
+            for contact, g, layout in zip(self.contacts, self.outputs, self.layouts, strict=True):
+                tangent = contact.tangent(g)
+                if tangent is not None:
+                    parts.append(layout.inner(g, tangent, n).to(losses.dtype))
+            return torch.stack(parts).sum(0) if parts else torch.zeros_like(losses)
 
     def gradient(self, weights: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
-        """grad sum_i weights_i f_i, from the captured inputs and output gradients."""
-        parts: dict[Origin, Tensor] = {}
+        """grad sum_i weights_i f_i, from the captured inputs and output gradients.
+
+        Examples without weight are left out, where finding them needs no wait for a device.
+        """
+        n, parts = len(weights), dict[Origin, Tensor]()
+        kept = weights.nonzero().flatten() if on_host(weights) else None
+        some = kept is not None and 0 < len(kept) < WORTH_SKIPPING * n
+        share = weights[kept] if some else weights
         for contact, g, layout in zip(self.contacts, self.outputs, self.layouts, strict=True):
-            weighted = g * layout.spread(weights, g.shape).to(g.dtype)
-            for origin, part in zip(contact.origins, contact.gradients(weighted), strict=True):
+            part = contact
+            if some and isinstance(contact, RecordedContact) and contact.splits(layout):
+                assert kept is not None
+                pick = partial(layout.pick, kept, n)
+                part, few = contact.only(pick), pick(g)
+                weighted = few.mul_(layout.spread(share, few.shape).to(g.dtype))
+            else:
+                weighted = g * layout.spread(weights, g.shape).to(g.dtype)
+            for origin, found in zip(part.origins, part.gradients(weighted), strict=True):
                 if isinstance(origin, Transposed):
-                    _add(parts, origin.parameter, None if part is None else part.t())
-                else:
-                    _add(parts, origin, part)
+                    _add(parts, origin.parameter, None if found is None else found.t())
+                elif origin is not None:
+                    _add(parts, origin, found)
         return _pull_back(parts, parameters)
+
+
+# A batch is cut down to the examples with weight if these are less than this share of it.
+WORTH_SKIPPING = 0.9
 
 
 def _add(parts: dict[Origin, Tensor], origin: Origin, part: Tensor | None) -> None:
@@ -164,7 +220,7 @@ def assembled(
 
 
 def _backward(
-    losses: Tensor, contacts: Sequence[Contact], factors: Tensor, *, keep: bool
+    losses: Tensor, contacts: Sequence[AnyContact], factors: Tensor, *, keep: bool
 ) -> list[Tensor]:
     """The gradient of sum_i factors_i f_i at the result of each contact."""
     if not contacts:
@@ -177,12 +233,12 @@ def _backward(
         allow_unused=True,
     )
     return [
-        torch.zeros_like(c.result) if g is None else g for c, g in zip(contacts, found, strict=True)
+        losses.new_zeros(c.shape) if g is None else g for c, g in zip(contacts, found, strict=True)
     ]
 
 
 def _measure(
-    model: nn.Module, losses: Tensor, contacts: list[Contact], direction: Direction
+    model: nn.Module, losses: Tensor, contacts: Sequence[AnyContact], direction: Direction
 ) -> tuple[tuple[Layout, ...], bool]:
     """Where the examples lie in every result, and whether another batch could show otherwise; an
     error if they are coupled."""
@@ -235,7 +291,7 @@ def _prove(
         )
 
 
-def _describe(contact: Contact, direction: Direction) -> str:
+def _describe(contact: AnyContact, direction: Direction) -> str:
     names = {id(p): name for name, p in zip(direction.names, direction.parameters, strict=True)}
     used = [names[id(s)] for s in contact.sources if id(s) in names]
     inherited = [

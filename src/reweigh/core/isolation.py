@@ -11,18 +11,20 @@ passes run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from .parameters import modules_of, parameters_of
+
 _SEEDS = 2**62
 
 
-def _generators(model: nn.Module) -> list[torch.Generator]:
-    devices = {p.device for p in model.parameters()}
+def _generators(modules: Sequence[nn.Module]) -> list[torch.Generator]:
+    devices = {p.device for p in parameters_of(modules)}
     found = [torch.default_generator]
     for device in devices:
         if device.type == "cuda":
@@ -35,14 +37,15 @@ class Snapshot:
     """Buffers and random state of a model at one moment, to go back to."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._owners = [(m._buffers, dict(m._buffers)) for m in model.modules() if m._buffers]
+        modules = modules_of(model)
+        self._owners = [(m._buffers, dict(m._buffers)) for m in modules if m._buffers]
         self._values = [
             (buffer, buffer.clone())
             for _, buffers in self._owners
             for buffer in buffers.values()
             if buffer is not None
         ]
-        self._states = [(generator, generator.get_state()) for generator in _generators(model)]
+        self._states = [(generator, generator.get_state()) for generator in _generators(modules)]
 
     def restore(self) -> None:
         """Put everything back, into the very same tensors."""
@@ -110,7 +113,7 @@ def differentiable_kernels(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def plain_recurrence(model: nn.Module) -> Iterator[None]:
     """Run recurrent layers step by step, where the fused ones hide the steps."""
-    if not any(isinstance(module, nn.RNNBase) for module in model.modules()):
+    if not any(isinstance(module, nn.RNNBase) for module in modules_of(model)):
         yield
         return
     # torch.backends.mkldnn.flags() would do, but it also sets an unrelated flag that warns.
@@ -127,7 +130,9 @@ def plain_recurrence(model: nn.Module) -> Iterator[None]:
 
 def precision(model: nn.Module, losses: Tensor) -> torch.dtype:
     """The coarsest floating type that takes part: parameters, losses, autocast."""
-    kinds = {p.dtype for p in model.parameters() if p.is_floating_point()} | {losses.dtype}
+    kinds = {p.dtype for p in parameters_of(modules_of(model)) if p.is_floating_point()} | {
+        losses.dtype
+    }
     device = losses.device.type
     if torch.is_autocast_enabled(device):
         kinds.add(torch.get_autocast_dtype(device))

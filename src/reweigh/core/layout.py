@@ -37,6 +37,21 @@ class Layout:
         rows = product.sum(others) if others else product
         return rows.view(n, -1).sum(1) if self.major else rows.view(-1, n).sum(0)
 
+    def inner(self, left: Tensor, right: Tensor, n: int) -> Tensor:
+        """The inner product of two tensors, example by example: [n]."""
+        if self.dim == 0 and self.major:
+            inner: Tensor = torch.linalg.vecdot(left.reshape(n, -1), right.reshape(n, -1))
+            return inner
+        return self.gather(left * right, n)
+
+    def pick(self, examples: Tensor, n: int, value: Tensor) -> Tensor:
+        """A copy of the rows of some examples; for examples along dimension 0."""
+        positions = value.shape[0] // n
+        if positions == 1:
+            return value.index_select(0, examples)
+        folded: Tensor = value.unflatten(0, (n, positions) if self.major else (positions, n))
+        return folded.index_select(0 if self.major else 1, examples).flatten(0, 1)
+
     def fits(self, shape: Sequence[int], n: int) -> bool:
         """Whether a tensor of `shape` can hold `n` examples this way."""
         return self.dim < len(shape) and shape[self.dim] % n == 0

@@ -51,6 +51,24 @@ def _wide(tensor: Tensor) -> Tensor:
     return flat if flat.dtype in (torch.float32, torch.float64) else flat.float()
 
 
+def modules_of(model: nn.Module) -> list[nn.Module]:
+    """Every module once, as `model.modules()` but without building their names: a step asks often."""
+    found: dict[int, nn.Module] = {}
+    stack: list[nn.Module] = [model]
+    while stack:
+        module = stack.pop()
+        if id(module) not in found:
+            found[id(module)] = module
+            stack.extend(child for child in module._modules.values() if child is not None)
+    return list(found.values())
+
+
+def parameters_of(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
+    """Every parameter of the modules once."""
+    found = {id(p): p for m in modules for p in m._parameters.values() if p is not None}
+    return list(found.values())
+
+
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     """Parameters with `requires_grad`, tied ones once; an error if there is none."""
     found = {name: p for name, p in model.named_parameters() if p.requires_grad}

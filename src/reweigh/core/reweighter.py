@@ -19,11 +19,12 @@ from .alignment import Alignment, Memory
 from .backends import Choice, choose, require_known, run
 from .chunks import require_chunk, run_in_chunks
 from .clean import clean_gradient
+from .device import on_host
 from .finite_difference import EPSILON
 from .graph import leaves, unhooked, with_gradient
 from .isolation import eager, undone_on_error
 from .loss import Batch, Loss, require_same_device
-from .parameters import Direction, Params, select
+from .parameters import Direction, Params, modules_of, parameters_of, select
 from .safeguard import Safeguard, make_safeguard
 from .step import Step
 from .validate import EVAL_MODE, likely_left_in_eval
@@ -76,7 +77,8 @@ class Reweighter:
         self._mode_checked = False
         first = "not settled yet: the first batch decides" if backend == "auto" else "asked for"
         self.backend = Choice(backend, first)
-        select(model, params)  # an early error beats one in the first step
+        # An early error beats one in the first step.
+        self._selected: tuple[Any, dict[str, nn.Parameter]] = None, select(model, params)
 
     def __call__(self, train: Batch, clean: Batch) -> Step:
         """Weigh `train` against `clean`; call `.loss.backward()` on what comes back."""
@@ -86,11 +88,12 @@ class Reweighter:
     def _weigh(self, train: Batch, clean: Batch) -> Step:
         self._check_mode()
         require_same_device(train, clean)
+        key = _fingerprint(self.model)
         with eager():
             clean_losses, direction = clean_gradient(
-                self.model, self.loss, clean, parameters=select(self.model, self._params)
+                self.model, self.loss, clean, parameters=self._aligned(key)
             )
-            alignment = self._align(train, direction)
+            alignment = self._align(key, train, direction)
         weights = weights_from_scores(alignment.scores)
         self._watch.finite(alignment.losses, clean_losses, alignment.scores)
         self._watch.weights(weights)
@@ -105,9 +108,14 @@ class Reweighter:
             factor=factor,
         )
 
-    def _align(self, train: Batch, direction: Direction) -> Alignment:
+    def _aligned(self, key: Any) -> dict[str, nn.Parameter]:
+        """The parameters that `params=` picks, looked up again when the model has changed."""
+        if key != self._selected[0]:
+            self._selected = key, select(self.model, self._params)
+        return self._selected[1]
+
+    def _align(self, key: Any, train: Batch, direction: Direction) -> Alignment:
         """Use what is known about the model in its present mode, or find out."""
-        key = _fingerprint(self.model)
         choice, memory = self._known.get(key, (Choice(self._asked, ""), {EPSILON: self._epsilon}))
         arguments = (self.model, self.loss, train, direction, memory)
         if self._chunk is not None:
@@ -190,7 +198,7 @@ class _Ready:
 
 
 def _is_one(factor: Tensor) -> bool:
-    return factor.device.type == "cpu" and float(factor) == 1
+    return on_host(factor) and float(factor) == 1
 
 
 def _scale(loss: Tensor, factor: Tensor) -> Tensor:
@@ -199,10 +207,11 @@ def _scale(loss: Tensor, factor: Tensor) -> Tensor:
 
 def _fingerprint(model: nn.Module) -> tuple[Any, ...]:
     """What a proof depends on: modules' modes, what is trainable, precision."""
-    parameters = tuple((id(p), p.requires_grad, p.dtype, p.device) for p in model.parameters())
+    modules = modules_of(model)
+    parameters = tuple((id(p), p.requires_grad, p.dtype, p.device) for p in parameters_of(modules))
     device = parameters[0][3].type if parameters else "cpu"
     return (
-        tuple(module.training for module in model.modules()),
+        tuple((id(module), module.training) for module in modules),
         parameters,
         torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device),
     )

@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from ..errors import unknown
+from .device import on_host
 from .parameters import Direction, norm_squared
 
 MEMORY = 0.9  # of the smoothed clean loss: about ten steps, so that one odd batch is no evidence
@@ -75,7 +76,7 @@ class Backtracking:
         """The factor for this step."""
         trust = self._update(clean_loss)
         # Reading the number is free on the CPU and a wait elsewhere, where d is cheap instead.
-        if trust.device.type == "cpu" and float(trust) == 1:
+        if on_host(trust) and float(trust) == 1:
             return trust.to(slope.dtype)
         return torch.maximum(trust.to(slope.dtype), safe_step(gradient(), slope))
 

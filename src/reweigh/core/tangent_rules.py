@@ -246,12 +246,12 @@ def batch_norm(
         )[0]  # fmt: skip
     shape = [1, -1, *[1] * (x.ndim - 2)]
     if tw is not None:
-        slope = rstd * tw
-        offset = -mean * slope if tb is None else tb - mean * slope
-        affine_part = torch.addcmul(
-            offset.view(shape).to(x.dtype), x, slope.view(shape).to(x.dtype)
-        )
-        result = total(result, affine_part)
+        slope = (rstd * tw).to(x.dtype)
+        offset = (-mean * slope if tb is None else tb - mean * slope).to(x.dtype)
+        if result is None:
+            result = torch.addcmul(offset.view(shape), x, slope.view(shape))
+        else:  # in place: the kernel's result is ours
+            result = result.addcmul_(x, slope.view(shape)).add_(offset.view(shape))
     elif tb is not None:
         result = total(result, tb.view(shape))
     return _spread(result, out[0]), None, None

@@ -55,12 +55,18 @@ def tangent_rule(*operations: OpOverload) -> Callable[[Rule], Rule]:
 class _Cell:
     """What a tensor carries during a pass; emptied when the pass ends, whoever still holds it."""
 
-    __slots__ = ("__weakref__", "owner", "tangent", "varies")
+    __slots__ = ("__weakref__", "born", "owner", "spent", "tangent", "varies")
 
     def __init__(self, owner: object, tangent: Tensor | None, varies: bool) -> None:
         self.owner = owner
         self.tangent = tangent
         self.varies = varies
+        self.born: Any = None  # the operation and output it came from, where a pass keeps count
+        self.spent = False  # freed early, in the belief that nothing would ask again
+
+
+class Outlived(Exception):
+    """A tangent was asked for after what had looked like its last use: the pass differs from before."""
 
 
 class TangentMode(TorchDispatchMode):
@@ -104,6 +110,8 @@ class TangentMode(TorchDispatchMode):
         if isinstance(value, Tensor):
             cell = value.__dict__.get("_reweigh")
             if cell is not None and cell.owner is self.token:
+                if cell.spent:
+                    raise Outlived
                 return cell.tangent  # type: ignore[no-any-return]
         return None
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..errors import NonFiniteError, ReweighWarning
+from .device import on_host
 from .loss import require_finite
 
 PATIENCE = 50  # steps in a row before a warning
@@ -35,14 +36,14 @@ class Watch:
 
     def __init__(self) -> None:
         self._steps = 0
-        self._zeros: Tensor | None = None
-        self._ones: Tensor | None = None
+        self._zeros: Tensor | int = 0
+        self._ones: Tensor | int = 0
         self._pending: tuple[Tensor, Tensor, Tensor] | None = None
         self._warned: set[str] = set()
 
     def finite(self, train: Tensor, clean: Tensor, scores: Tensor) -> None:
         """Raise if a loss or score is not finite; off the CPU, one step later."""
-        if train.device.type == "cpu":
+        if on_host(train):
             _require(train, clean, scores)
             return
         pending, self._pending = self._pending, (train, clean, scores)
@@ -51,12 +52,12 @@ class Watch:
 
     def weights(self, weights: Tensor) -> None:
         """Count this step, and warn once when a bad streak is long enough."""
-        largest = weights.max()
-        none, one = largest == 0, largest > ALL_OF_IT
-        self._zeros = none.int() if self._zeros is None else (self._zeros + 1) * none
-        self._ones = one.int() if self._ones is None else (self._ones + 1) * one
-        if len(weights) == 1:
-            self._ones = self._ones * 0  # one example is all there is
+        largest: Tensor | float = weights.max()
+        if on_host(weights):
+            largest = float(largest)  # plain numbers are counted faster
+        alone = len(weights) == 1  # one example is all there is
+        self._zeros = (self._zeros + 1) * (largest == 0)
+        self._ones = (self._ones + 1) * (largest > ALL_OF_IT) * (not alone)
         self._steps += 1
         if self._steps % PATIENCE == 0:
             for count, message in ((self._zeros, ONLY_ZEROS), (self._ones, ONLY_ONE)):

@@ -21,9 +21,9 @@ def weights_from_scores(scores: Tensor) -> Tensor:
     positive = scores.detach().clamp(min=0)
     # Dividing by the largest first keeps the sum finite and normal for any scale of the gradients.
     peak = positive.max()
-    positive = positive / torch.where(peak > 0, peak, torch.ones_like(peak))
+    positive = positive / (peak + (peak == 0))
     total = positive.sum()
-    return positive / torch.where(total > 0, total, torch.ones_like(total))
+    return positive / (total + (total == 0))
 
 
 def effective_sample_size(weights: Tensor) -> Tensor:

@@ -1,0 +1,91 @@
+"""`reweigh bench`: the price of a reweighed step, as a ratio to a plain one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def bench(
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="M", help="One or more names, comma-separated.  [default: all]"),
+    ] = None,
+    n: Annotated[int, typer.Option("-n", metavar="N", help="Examples in the train batch.")] = 100,
+    m: Annotated[str, typer.Option("-m", metavar="M", help="Clean examples, one or more.")] = (
+        "10,100"
+    ),
+    threads: Annotated[str, typer.Option(metavar="T", help="Threads, one or more numbers.")] = "2",
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Also general meta-learning libraries, if installed.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(metavar="S", help="To time each setting for.")] = 15.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--json",
+            metavar="F",
+            help="Keep results in F and a figure beside it; a second call goes on from there.",
+        ),
+    ] = None,
+) -> None:
+    """Time, operations and memory of every back-end, taking turns with a plain step."""
+    numbers, counts = _numbers("-m", m), _numbers("--threads", threads)
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..files import writable_folder
+
+    if out is not None:
+        writable_folder(out.parent)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the record of allocations is talkative
+    from ..experiments.allocator import keep_large_blocks
+    from ..experiments.bench import bench as run
+    from ..experiments.bench_cases import CASES
+
+    keep_large_blocks()  # for the plain step as well
+    console, rows = Console(highlight=False), []
+    names = list(CASES) if model is None else model.split(",")
+    for part in run(
+        names, n=n, clean=numbers, threads=counts, with_peers=peers, seconds=seconds, out=out
+    ):
+        rows += part
+        first = part[0]
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        for column in (first.model, "time", "median", "operations", "memory"):
+            table.add_column(column, justify="left" if column == first.model else "right")
+        for row in part[1:]:
+            label = row.method if row.method == row.runs else f"{row.method} ({row.runs})"
+            values = (row.minimum, row.median, row.operations, row.memory)
+            table.add_row(label, *(f"{value:.2f}" for value in values))
+        console.print(
+            f"\nn={first.n}, m={first.m}, {first.threads} threads: a plain step takes "
+            f"{first.milliseconds:.1f} ms; {first.zero_share:.0%} of the weights are zero"
+        )
+        console.print(table)
+    if out is not None:
+        from ..report.bench import write_figure
+
+        figure = write_figure([_entry(row) for row in rows], out.with_suffix(".svg"))
+        console.print(f"\n{out} and {figure}", soft_wrap=True)
+
+
+def _entry(row: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(row)
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    from ..errors import SettingError
+
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise SettingError(f"{option} is {text!r}; expected numbers such as 10,100") from None

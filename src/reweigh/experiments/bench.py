@@ -1,0 +1,229 @@
+"""What a reweighed step costs, as a ratio to a plain one: time, operations, memory.
+
+Plain and reweighed steps take turns in one process, so that whatever else the machine does falls on
+all alike; minima and medians are kept. Weights of everything exact are compared on the way. Operations
+(multiplications and additions of matrix products and convolutions) are counted by PyTorch's own
+counter. Memory is the peak of what the allocator handed out during the step, over what was there
+before it, from PyTorch's own record of allocations.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.flop_counter import FlopCounterMode
+
+from ..core import BACKENDS, Reweighter
+from ..errors import SettingError, UnsupportedModelError, unknown
+from ..files import write_whole
+from .bench_cases import CASES
+from .bench_peers import peers
+
+Step = Callable[[], Any]
+EXACT_TO = 2e-3  # of the largest weight, in float32
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on one model. Ratios are to a plain step of the same row's setting."""
+
+    model: str
+    n: int
+    m: int
+    threads: int
+    method: str
+    runs: str
+    minimum: float
+    median: float
+    operations: float
+    memory: float
+    milliseconds: float
+    zero_share: float
+
+    def setting(self) -> tuple[str, int, int, int]:
+        """What the rows of one contest have in common."""
+        return self.model, self.n, self.m, self.threads
+
+
+def bench(
+    models: Sequence[str],
+    *,
+    n: int = 100,
+    clean: Sequence[int] = (10, 100),
+    threads: Sequence[int] = (2,),
+    with_peers: bool = False,
+    seconds: float = 15.0,
+    out: Path | None = None,
+) -> Iterator[list[Row]]:
+    """The rows of one setting after another; those that `out` holds already are not run again."""
+    for name in models:
+        if name not in CASES:
+            raise unknown("model", name, CASES)
+    if min(n, *clean, *threads) < 1:
+        raise SettingError(f"n={n}, m={clean}, threads={threads}; expected positive numbers")
+    rows = _read(out)
+    before = torch.get_num_threads()
+    try:
+        for name in models:
+            for m in clean:
+                for count in threads:
+                    done = [r for r in rows if r.setting() == (name, n, m, count)]
+                    if not done:
+                        torch.set_num_threads(count)
+                        done = contest(name, n, m, with_peers=with_peers, seconds=seconds)
+                        rows += done
+                        if out is not None:
+                            write_whole(out, json.dumps(_document(rows), indent=1) + "\n")
+                    yield done
+    finally:
+        torch.set_num_threads(before)
+
+
+def contest(name: str, n: int, m: int, *, with_peers: bool, seconds: float) -> list[Row]:
+    """Every method on one model, taking turns for about `seconds` after two rounds of warming up."""
+    torch.manual_seed(0)
+    case = CASES[name]
+    model = case.model()
+    train, clean = case.batch(n), case.batch(m)
+    steps, runs, zero = _steps(model, case.loss, train, clean, with_peers=with_peers)
+    for _ in range(1 if case.heavy else 2):
+        for step in steps.values():
+            step()
+    times: dict[str, list[float]] = {method: [] for method in steps}
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times["plain"]) < 2:
+        for method, step in steps.items():
+            began = time.perf_counter()
+            step()
+            times[method].append(time.perf_counter() - began)
+    flops = {method: _operations(step) for method, step in steps.items()}
+    bytes_ = {method: peak_bytes(step) for method, step in steps.items()}
+    base = times["plain"]
+    return [
+        Row(
+            name, n, m, torch.get_num_threads(), method, runs.get(method, method),
+            minimum=min(values) / min(base),
+            median=statistics.median(values) / statistics.median(base),
+            operations=flops[method] / flops["plain"],
+            memory=bytes_[method] / bytes_["plain"],
+            milliseconds=1e3 * min(values),
+            zero_share=zero,
+        )
+        for method, values in times.items()
+    ]  # fmt: skip
+
+
+def _steps(
+    model: nn.Module, loss: Any, train: Any, clean: Any, *, with_peers: bool
+) -> tuple[dict[str, Step], dict[str, str], float]:
+    """One whole step per method, the back-end each runs, and the share of examples without weight."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
+    weighers: dict[str, Callable[[], Tensor]] = {}
+    runs: dict[str, str] = {}
+    for method in ("auto", *BACKENDS):
+        reweighter = Reweighter(model, loss, backend=method, safeguard=None)
+
+        def weigh(reweighter: Reweighter = reweighter) -> Tensor:
+            step = reweighter(train, clean)
+            step.loss.backward()
+            return step.weights
+
+        try:
+            weigh()
+        except UnsupportedModelError:
+            continue
+        weighers[method], runs[method] = weigh, str(reweighter.backend)
+    if with_peers:
+        for peer, function in peers().items():
+            weighers[peer] = partial(function, model, loss, train, clean)
+    random = any(isinstance(m, nn.Dropout) and m.p > 0 for m in model.modules())
+    weights = {method: weigh() for method, weigh in weighers.items()}
+    for method, found in weights.items():
+        # A look-ahead draws other dropout masks than ours: different weights, equally right.
+        if method != "finite_difference" and not (random and method not in runs):
+            _require_equal(method, found, weights["auto"], random=random)
+
+    def plain() -> None:
+        loss(model, train).mean().backward()
+
+    def whole(part: Step) -> Step:
+        def step() -> None:
+            optimizer.zero_grad()
+            part()
+            optimizer.step()
+
+        return step
+
+    steps = {"plain": whole(plain)} | {k: whole(f) for k, f in weighers.items()}
+    return steps, runs, float((weights["auto"] == 0).float().mean())
+
+
+def _require_equal(method: str, found: Tensor, expected: Tensor, *, random: bool) -> None:
+    if random:
+        return  # each call has drawn its own masks
+    error = float((found - expected).abs().max() / expected.abs().max())
+    if not error <= EXACT_TO:
+        raise AssertionError(f"weights of {method} differ from those of auto by {error:.2g}")
+
+
+def _operations(step: Step) -> int:
+    with FlopCounterMode(display=False) as counter:
+        step()
+    return int(counter.get_total_flops())
+
+
+def peak_bytes(step: Step, *, tries: int = 3) -> int:
+    """The most memory that a step asked for and held at any moment; least of a few steps, because
+    now and then one proves itself besides."""
+    return min(_peak(step) for _ in range(tries))
+
+
+def _peak(step: Step) -> int:
+    # Blocks that an earlier record knows would count as negative when they are freed in this one.
+    step()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        step()
+    assert record.profiler is not None
+    events = record.profiler.kineto_results.events()
+    moves = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    return int(np.cumsum([size for _, size in moves]).max(initial=0))
+
+
+def _read(out: Path | None) -> list[Row]:
+    if out is None or not out.exists():
+        return []
+    document = json.loads(out.read_text(encoding="utf-8"))
+    if document["machine"] != machine():
+        raise SettingError(f"{out} is from another machine or other versions; give another file")
+    return [Row(**row) for row in document["rows"]]
+
+
+def _document(rows: Sequence[Row]) -> dict[str, Any]:
+    return {"machine": machine(), "rows": [asdict(row) for row in rows]}
+
+
+def machine() -> dict[str, str]:
+    """What the numbers were measured on."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "processor": names[0] if names else platform.processor() or platform.machine(),
+        "cores": str(os.cpu_count()),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }

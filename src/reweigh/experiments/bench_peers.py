@@ -1,0 +1,77 @@
+"""The same step as users of general meta-learning libraries write it: Algorithm 1, literally.
+
+Look ahead with eps-weighted losses, take the clean loss there, differentiate it with respect to eps,
+rectify, normalise, and train on the weighted loss. Each returns the weights of its step and leaves the
+gradient of the weighted loss in `.grad`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..core import weights_from_scores
+
+RATE = 1e-3  # of the look-ahead; it cancels
+Weigh = Callable[[nn.Module, Any, Any, Any], Tensor]
+
+
+def _train(model: nn.Module, loss: Any, train: Any, slope: Tensor) -> Tensor:
+    weights = weights_from_scores(-slope / RATE)
+    (weights * loss(model, train)).sum().backward()
+    return weights
+
+
+def by_hand(model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
+    """torch.func.functional_call and torch.autograd.grad."""
+    theta = dict(model.named_parameters())
+    losses = loss(model, train)
+    eps = torch.zeros_like(losses, requires_grad=True)
+    gradient = torch.autograd.grad((eps * losses).sum(), list(theta.values()), create_graph=True)
+    moved = {name: p - RATE * g for (name, p), g in zip(theta.items(), gradient, strict=True)}
+    ahead = loss(lambda x: torch.func.functional_call(model, moved, (x,)), clean).mean()
+    (slope,) = torch.autograd.grad(ahead, eps)
+    return _train(model, loss, train, slope)
+
+
+def with_higher(model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
+    """higher.innerloop_ctx."""
+    import higher  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    inner = torch.optim.SGD(model.parameters(), lr=RATE)
+    with higher.innerloop_ctx(model, inner) as (copy, step):
+        losses = loss(copy, train)
+        eps = torch.zeros_like(losses, requires_grad=True)
+        step.step((eps * losses).sum())
+        (slope,) = torch.autograd.grad(loss(copy, clean).mean(), eps)
+    return _train(model, loss, train, slope)
+
+
+def with_torchopt(model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
+    """torchopt.MetaSGD."""
+    import torchopt  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    inner = torchopt.MetaSGD(model, lr=RATE)
+    before = torchopt.extract_state_dict(model, by="reference")
+    losses = loss(model, train)
+    eps = torch.zeros_like(losses, requires_grad=True)
+    inner.step((eps * losses).sum())
+    (slope,) = torch.autograd.grad(loss(model, clean).mean(), eps)
+    torchopt.recover_state_dict(model, before)
+    return _train(model, loss, train, slope)
+
+
+_PACKAGES: dict[str, Weigh] = {"higher": with_higher, "torchopt": with_torchopt}
+
+
+def peers() -> dict[str, Weigh]:
+    """Those that can run here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = {k: f for k, f in _PACKAGES.items() if importlib.util.find_spec(k) is not None}
+    return {"by hand": by_hand, **found}

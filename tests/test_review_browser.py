@@ -187,10 +187,10 @@ def test_two_tabs_see_what_the_other_did(tmp_path, opened):
         other.wait_for_selector("#state:not([hidden])")
         assert other.inner_text("#state") == "Kept"
         assert "1 of 6 decided" in other.inner_text("#progress")
-        press(other, "d")  # the last decision wins
-        assert decided(desk) == {1: ("drop", None)}
-        press(one, "u")
-        assert decided(desk) == {1: ("keep", None)}
+        press(other, "d", "k")  # the last decision wins
+        assert decided(desk) == {1: ("drop", None), 3: ("keep", None)}
+        press(one, "u")  # what this tab decided last, though the other was later
+        assert decided(desk) == {1: ("keep", None), 3: ("keep", None)}
 
 
 def test_focus_stays_on_the_button_in_use(tmp_path, opened):
@@ -252,7 +252,7 @@ def test_readable_and_within_the_screen(tmp_path, opened, scheme, size):
     with served(image_run(tmp_path)) as (desk, address, _):
         options = {"viewport": size, "color_scheme": scheme, "reduced_motion": "reduce"}
         with opened(address, **options) as page:
-            for selector in ("h1", "#progress p", ".given", ".suggested", ".why", ".measures",
+            for selector in ("h1", "#progress p", ".given", ".suggested", ".why", ".place",
                              ".actions .main", "[data-do=keep]", "[data-do=following]"):  # fmt: skip
                 assert contrast(page, selector) >= 4.5, selector
             ground = page.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -95,9 +95,10 @@ class Pages:
     def progress(self, request: Request) -> Response:
         """The counts, and what stands for a row; asked for now and then, for what other tabs do."""
         row = _row(request.query_params.get("row"))
+        selection = Selection.of(request.query_params)
         return JSONResponse(
             {
-                "progress": render("progress.html", progress=self._desk.progress()),
+                "progress": render("progress.html", selection=selection, **self._far(selection)),
                 "state": state(self._desk.history.of(row)) if row is not None else None,
             }
         )
@@ -166,14 +167,14 @@ class Pages:
         return JSONResponse({"exported": render("exported.html", made=made, exact=exact)})
 
     def _answer(self, selection: Selection, row: int | None, *, said: str = "") -> Response:
-        view = self._view(selection, row)
+        view = {"selection": selection, **self._view(selection, row)}
         shown = view["card"]
         return JSONResponse(
             {
                 "row": shown.suspect.index if shown else None,
                 "query": selection.query,
-                "card": render("card.html", run=self._desk.run, selection=selection, **view),
-                "progress": render("progress.html", progress=view["progress"]),
+                "card": render("card.html", run=self._desk.run, **view),
+                "progress": render("progress.html", **view),
                 "said": said,
             }
         )
@@ -185,7 +186,13 @@ class Pages:
         if position is None:
             position = desk.first(selection)
         shown = None if position is None else card(desk, selection, position)
-        return {"card": shown, "progress": desk.progress()}
+        return {"card": shown, **self._far(selection)}
+
+    def _far(self, selection: Selection) -> Json:
+        """How far the review is, of all and of what is selected."""
+        everything = self._desk.progress()
+        here = self._desk.progress(selection) if selection.narrows else everything
+        return {"progress": everything, "here": here}
 
     def _options(self, selection: Selection) -> dict[str, dict[str, int]]:
         """The labels to filter by, how often they occur; numbers are filtered by suspicion only."""

@@ -134,7 +134,8 @@ const actions = {
 
 function select(wanted) {
   for (const field of filter.elements) {
-    if (field.name) field.value = wanted.get(field.name) ?? (field.name === "show" ? "open" : "");
+    if (field.type === "checkbox") field.checked = wanted.has(field.name);
+    else if (field.name) field.value = wanted.get(field.name) ?? (field.name === "show" ? "open" : "");
   }
   go();
 }
@@ -178,7 +179,9 @@ async function refresh() {
   if (document.hidden || busy) return;
   const row = shown()?.dataset.row;
   try {
-    const answer = await ask(`/progress?row=${row ?? ""}`);
+    const wanted = query();
+    wanted.set("row", row ?? "");
+    const answer = await ask(`/progress?${wanted}`);
     if (busy || row !== shown()?.dataset.row) return;
     byId("progress").innerHTML = answer.progress;
     const state = byId("state");

@@ -213,6 +213,18 @@ def test_a_server_that_ended_is_said(tmp_path, opened):
         assert row(page) == 1
 
 
+def test_the_next_image_is_fetched_ahead_and_once(tmp_path, opened):
+    with served(image_run(tmp_path)) as (_, address, _), opened(address) as page:
+        page.wait_for_load_state("networkidle")
+        asked = []
+        page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
+        press(page, "k")
+        page.wait_for_load_state("networkidle")
+        assert row(page) == 3
+        assert page.evaluate("document.querySelector('.example img').complete")
+        assert [part for part in asked if part.isdecimal()] == ["5"]
+
+
 EVIL = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
 
 

@@ -291,6 +291,10 @@ def test_long_labels_and_words_do_not_widen_a_narrow_page(tmp_path, opened):
     rows = [suspect(0, long, long + "x", json.dumps({long: long, "b": "1"}))]
     folder = write_run(tmp_path / "run", rows, data=tmp_path, rows=1, classes=[long, long + "x"])
     with served(folder) as (_, address, _), opened(address, viewport=NARROW) as page:
+        assert not page.is_visible("#filter")
+        page.set_viewport_size(WIDE)
+        page.wait_for_selector("#filter")
+        page.set_viewport_size(NARROW)
         page.click("#filters summary")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         page.keyboard.press("r")

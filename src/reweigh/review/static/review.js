@@ -203,5 +203,7 @@ setInterval(refresh, 5000);
 document.addEventListener("visibilitychange", refresh);
 addEventListener("focus", refresh);
 
-byId("filters").open = !narrow.matches;
+const unfold = () => { byId("filters").open = !narrow.matches; }; // a wide page has no handle for it
+narrow.addEventListener("change", unfold);
+unfold();
 fetchAhead();

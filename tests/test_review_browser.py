@@ -187,10 +187,10 @@ def test_two_tabs_see_what_the_other_did(tmp_path, opened):
         other.wait_for_selector("#state:not([hidden])")
         assert other.inner_text("#state") == "Kept"
         assert "1 of 6 decided" in other.inner_text("#progress")
-        press(other, "d")  # the last decision wins
-        assert decided(desk) == {1: ("drop", None)}
-        press(one, "u")
-        assert decided(desk) == {1: ("keep", None)}
+        press(other, "d", "k")  # the last decision wins
+        assert decided(desk) == {1: ("drop", None), 3: ("keep", None)}
+        press(one, "u")  # what this tab decided last, though the other was later
+        assert decided(desk) == {1: ("keep", None), 3: ("keep", None)}
 
 
 def test_focus_stays_on_the_button_in_use(tmp_path, opened):
@@ -211,6 +211,18 @@ def test_a_server_that_ended_is_said(tmp_path, opened):
         page.wait_for_selector("#trouble:not([hidden])")
         assert "does not answer" in page.inner_text("#trouble")
         assert row(page) == 1
+
+
+def test_the_next_image_is_fetched_ahead_and_once(tmp_path, opened):
+    with served(image_run(tmp_path)) as (_, address, _), opened(address) as page:
+        page.wait_for_load_state("networkidle")
+        asked = []
+        page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
+        press(page, "k")
+        page.wait_for_load_state("networkidle")
+        assert row(page) == 3
+        assert page.evaluate("document.querySelector('.example img').complete")
+        assert [part for part in asked if part.isdecimal()] == ["5"]
 
 
 EVIL = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
@@ -252,7 +264,7 @@ def test_readable_and_within_the_screen(tmp_path, opened, scheme, size):
     with served(image_run(tmp_path)) as (desk, address, _):
         options = {"viewport": size, "color_scheme": scheme, "reduced_motion": "reduce"}
         with opened(address, **options) as page:
-            for selector in ("h1", "#progress p", ".given", ".suggested", ".why", ".measures",
+            for selector in ("h1", "#progress p", ".given", ".suggested", ".why", ".place",
                              ".actions .main", "[data-do=keep]", "[data-do=following]"):  # fmt: skip
                 assert contrast(page, selector) >= 4.5, selector
             ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -279,6 +291,10 @@ def test_long_labels_and_words_do_not_widen_a_narrow_page(tmp_path, opened):
     rows = [suspect(0, long, long + "x", json.dumps({long: long, "b": "1"}))]
     folder = write_run(tmp_path / "run", rows, data=tmp_path, rows=1, classes=[long, long + "x"])
     with served(folder) as (_, address, _), opened(address, viewport=NARROW) as page:
+        assert not page.is_visible("#filter")
+        page.set_viewport_size(WIDE)
+        page.wait_for_selector("#filter")
+        page.set_viewport_size(NARROW)
         page.click("#filters summary")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         page.keyboard.press("r")

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from reweigh.errors import DataError, ReweighError
+from reweigh.errors import DataError, ReweighError, StorageError
 from reweigh.review.decisions import Decision, Decisions, History, check_shape, read
 
 
@@ -165,7 +165,7 @@ def test_a_full_disk_is_reported_and_leaves_no_trace(path, monkeypatch, failing)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, failing, {"write": half, "fsync": fail}[failing])
-    with pytest.raises(DataError, match="could not be written"):
+    with pytest.raises(StorageError, match="could not be written"):
         log.add(TWO[1])
     monkeypatch.undo()
     assert path.read_bytes() == before

@@ -109,11 +109,20 @@ def test_decisions_of_many_clients_at_once_are_all_written(client):
         ("least=0.95", [1, 3, 5]),
         ("search=pet+11", [11]),
         ("search=7", [7]),
+        ("hinted=1", [1, 3, 7, 9]),
     ],
 )
 def test_filters_narrow_what_comes(client, query, rows):
     assert client.rows(query) == rows
     assert "Nothing left here" in client.get(f"/card?{query}").json()["card"]
+
+
+def test_progress_is_that_of_the_filter(client):
+    client.decide(1, "keep")
+    answer = client.decide(5, "drop", query="given=cat&suggested=dog").json()
+    assert "<b>1</b> of 2 here decided" in answer["progress"]
+    assert "<b>1</b> of 2 here" in client.get("/progress?suggested=dog").json()["progress"]
+    assert "<b>2</b> of 6 decided" in client.get("/progress").json()["progress"]
 
 
 def test_skipped_rows_can_be_gone_through_again(client):

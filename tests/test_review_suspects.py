@@ -195,7 +195,7 @@ def test_what_makes_no_sense_in_an_address_counts_as_not_chosen(query, same):
 def test_a_selection_survives_its_address():
     from urllib.parse import parse_qsl
 
-    selection = Selection("skip", 'a&b="c"', "d e", 0.25, 1.5, "ü?#")
+    selection = Selection("skip", 'a&b="c"', "d e", True, 0.25, 1.5, "ü?#")
     assert Selection.of(dict(parse_qsl(selection.query))) == selection
 
 

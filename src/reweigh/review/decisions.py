@@ -18,7 +18,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, ReweighError, SettingError, unknown
+from ..errors import DataError, ReweighError, SettingError, StorageError, unknown
 
 ACTIONS = ("keep", "relabel", "drop", "skip")
 UNDO = "undo"
@@ -159,8 +159,9 @@ class Decisions:
             os.fsync(self._file)
         except OSError as error:
             os.ftruncate(self._file, self._size)
-            raise DataError(
-                f"the decision could not be written to {self.path}: {error.strerror or error}"
+            raise StorageError(
+                f"the decision could not be written to {self.path}: {error.strerror or error}; "
+                "expected room for a line: free some space and decide again"
             ) from None
         self._size += len(line)
         self.history.add(decision)

@@ -84,10 +84,11 @@ class Desk:
         """Bytes of a torn last line that were removed on opening."""
         return self._decisions.repaired
 
-    def progress(self) -> Progress:
-        """How far the review is."""
-        counts = np.bincount(self._states, minlength=1 + len(ACTIONS)).tolist()
-        return Progress(len(self.suspects), dict(zip((OPEN, *ACTIONS), counts, strict=True)))
+    def progress(self, selection: Selection | None = None) -> Progress:
+        """How far the review is: of all suspects, or of those with the properties of a selection."""
+        states = self._states if selection is None else self._states[self._matching(selection)]
+        counts = np.bincount(states, minlength=1 + len(ACTIONS)).tolist()
+        return Progress(len(states), dict(zip((OPEN, *ACTIONS), counts, strict=True)))
 
     def decide(self, decision: Decision) -> Decision:
         """Write a decision about a suspect, as it comes back; the last one wins.

@@ -26,8 +26,8 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from ..errors import ReweighError, SettingError
-from . import images, showing
-from .cards import card, state
+from . import images, showing, views
+from .cards import state
 from .decisions import Decision
 from .desk import Desk
 from .exports import CHANGES, CONFIRMED, corrected_name, export
@@ -42,8 +42,6 @@ STATIC = {
     "entrance.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
-FEW = 10  # classes that a number key each can choose
-MOST_OPTIONS = 2_000
 Json = dict[str, Any]
 
 
@@ -78,12 +76,11 @@ class Pages:
         content = render(
             "page.html",
             run=run,
-            selection=selection,
             show=SHOW,
             finite=math.isfinite,
-            options=self._options(selection),
-            choices=choices(run.classes) if run.task == "classes" else [],
-            **self._view(selection, _row(request.query_params.get("row"))),
+            options=views.options(self._desk),
+            choices=views.choices(run.classes),
+            **views.view(self._desk, selection, _row(request.query_params.get("row"))),
         )
         return Response(content, media_type="text/html")
 
@@ -95,9 +92,10 @@ class Pages:
     def progress(self, request: Request) -> Response:
         """The counts, and what stands for a row; asked for now and then, for what other tabs do."""
         row = _row(request.query_params.get("row"))
+        selection = Selection.of(request.query_params)
         return JSONResponse(
             {
-                "progress": render("progress.html", progress=self._desk.progress()),
+                "progress": render("progress.html", **views.progress(self._desk, selection)),
                 "state": state(self._desk.history.of(row)) if row is not None else None,
             }
         )
@@ -166,48 +164,17 @@ class Pages:
         return JSONResponse({"exported": render("exported.html", made=made, exact=exact)})
 
     def _answer(self, selection: Selection, row: int | None, *, said: str = "") -> Response:
-        view = self._view(selection, row)
+        view = views.view(self._desk, selection, row)
         shown = view["card"]
         return JSONResponse(
             {
                 "row": shown.suspect.index if shown else None,
                 "query": selection.query,
-                "card": render("card.html", run=self._desk.run, selection=selection, **view),
-                "progress": render("progress.html", progress=view["progress"]),
+                "card": render("card.html", run=self._desk.run, **view),
+                "progress": render("progress.html", **view),
                 "said": said,
             }
         )
-
-    def _view(self, selection: Selection, row: int | None) -> Json:
-        """The card of `row`, else of the first match; None in it if there is none."""
-        desk = self._desk
-        position = None if row is None else desk.suspects.position(row)
-        if position is None:
-            position = desk.first(selection)
-        shown = None if position is None else card(desk, selection, position)
-        return {"card": shown, "progress": desk.progress()}
-
-    def _options(self, selection: Selection) -> dict[str, dict[str, int]]:
-        """The labels to filter by, how often they occur; numbers are filtered by suspicion only."""
-        if self._desk.run.task != "classes":
-            return {}
-        suspects, options = self._desk.suspects, {}
-        for name, labels in (("given", suspects.given), ("suggested", suspects.suggested)):
-            options[name] = dict(list(labels.counts().items())[:MOST_OPTIONS])
-        return options
-
-
-def choices(classes: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Key and label of every class, if they are few; digits are their own keys.
-
-    >>> choices(("cat", "dog")), choices(("7", "3"))
-    ([('1', 'cat'), ('2', 'dog')], [('7', '7'), ('3', '3')])
-    """
-    if len(classes) > FEW:
-        return []
-    if all(len(name) == 1 and name in "0123456789" for name in classes):
-        return [(name, name) for name in classes]
-    return list(zip("1234567890", classes, strict=False))
 
 
 def _static(request: Request) -> Response:

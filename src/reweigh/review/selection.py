@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from .decisions import ACTIONS
-from .suspects import Flags, Suspects
+from .suspects import NONE, Flags, Suspects
 
 OPEN = "open"
 SHOW = {
@@ -26,11 +26,15 @@ LONGEST_SEARCH = 200
 
 @dataclass(frozen=True)
 class Selection:
-    """What to show; empty means any. `show` is a state of the rows, the rest a property of them."""
+    """What to show; empty means any. `show` is a state of the rows, the rest a property of them.
+
+    `hinted` leaves only those with a suggestion: the ones whose label the model thinks is wrong.
+    """
 
     show: str = OPEN
     given: str = ""
     suggested: str = ""
+    hinted: bool = False
     least: float = -math.inf
     most: float = math.inf
     search: str = ""
@@ -43,6 +47,7 @@ class Selection:
             show=show if show in SHOW else OPEN,
             given=query.get("given", ""),
             suggested=query.get("suggested", ""),
+            hinted=query.get("hinted") == "1",
             least=_number(query.get("least"), -math.inf),
             most=_number(query.get("most"), math.inf),
             search=query.get("search", "").strip()[:LONGEST_SEARCH],
@@ -54,6 +59,8 @@ class Selection:
         parts = {"given": self.given, "suggested": self.suggested, "search": self.search}
         if self.show != OPEN:
             parts["show"] = self.show
+        if self.hinted:
+            parts["hinted"] = "1"
         for name, value in (("least", self.least), ("most", self.most)):
             if math.isfinite(value):
                 parts[name] = f"{value:g}"
@@ -71,6 +78,8 @@ class Selection:
             chosen &= suspects.given.equal(self.given)
         if self.suggested:
             chosen &= suspects.suggested.equal(self.suggested)
+        if self.hinted:
+            chosen &= suspects.suggested.codes != NONE
         if math.isfinite(self.least):
             chosen &= suspects.suspicion >= self.least
         if math.isfinite(self.most):

@@ -9,6 +9,7 @@ const narrow = matchMedia("(max-width: 56rem)");
 const filter = byId("filter");
 const made = []; // rows decided in this tab, for its own undo
 let busy = false;
+let ahead = null; // the image a decision will lead to
 
 // ---- talking to the server
 
@@ -64,13 +65,19 @@ function show(answer) {
     if (focused) (again && !again.disabled ? again : byId("card")).focus({ preventScroll: true });
     if (narrow.matches) scrollTo(0, 0);
     remember(answer);
-    const ahead = shown()?.dataset.ahead;
-    if (ahead) new Image().src = ahead;
+    fetchAhead();
   }
   if (answer.progress !== undefined) byId("progress").innerHTML = answer.progress;
   const card = shown()?.dataset;
   const next = card ? ` Now row ${card.row}, given ${card.given}, suggested ${card.suggested ?? "nothing"}.` : "";
   if (answer.said !== undefined) say(answer.said + (answer.card === undefined ? "" : next));
+}
+
+function fetchAhead() {
+  const next = shown()?.dataset.ahead;
+  if (!next) return;
+  ahead = new Image(); // kept, or the browser would forget it
+  ahead.src = next;
 }
 
 function remember(answer) {
@@ -134,7 +141,8 @@ const actions = {
 
 function select(wanted) {
   for (const field of filter.elements) {
-    if (field.name) field.value = wanted.get(field.name) ?? (field.name === "show" ? "open" : "");
+    if (field.type === "checkbox") field.checked = wanted.has(field.name);
+    else if (field.name) field.value = wanted.get(field.name) ?? (field.name === "show" ? "open" : "");
   }
   go();
 }
@@ -178,7 +186,9 @@ async function refresh() {
   if (document.hidden || busy) return;
   const row = shown()?.dataset.row;
   try {
-    const answer = await ask(`/progress?row=${row ?? ""}`);
+    const wanted = query();
+    wanted.set("row", row ?? "");
+    const answer = await ask(`/progress?${wanted}`);
     if (busy || row !== shown()?.dataset.row) return;
     byId("progress").innerHTML = answer.progress;
     const state = byId("state");
@@ -193,5 +203,7 @@ setInterval(refresh, 5000);
 document.addEventListener("visibilitychange", refresh);
 addEventListener("focus", refresh);
 
-if (narrow.matches) byId("filters").open = false;
-else byId("filters").open = true;
+const unfold = () => { byId("filters").open = !narrow.matches; }; // a wide page has no handle for it
+narrow.addEventListener("change", unfold);
+unfold();
+fetchAhead();

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .figures import Draw, Palette
+from .settings import NOISES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
     from .results import Results
 
 Json = dict[str, Any]
+
+
+def target(results: Results, method: str, setting: Json) -> str:
+    """What the labels were flipped to, in words: the name of the background class if there is one."""
+    if setting["noise"] != "background":
+        return NOISES[setting["noise"]]
+    line = results.of(method, setting)[0]
+    setup = next(s for s in results.about["setups"] if s["setting"] == setting)
+    classes = setup["backgrounds"] or [setup["recipe"]["background"]]
+    return f"“{results.details(line)['classes'][classes[line['seed'] % len(classes)]]}”"
 
 
 def matrix(results: Results, method: str, setting: Json) -> Draw:

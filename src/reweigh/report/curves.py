@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from .figures import Palette
+from .figures import Palette, name_lines
 from .lines import Lines, styles
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def during_training(results: Results) -> Lines:
         axes.set(xlabel="training step", ylabel="accuracy", ylim=(0, 1.02))
         axes.set_xlim(0, max(point["step"] for _, curve in found for point in curve))
         axes.locator_params(axis="x", nbins=5)
-        if palette.ink != "#010101":
-            axes.legend(frameon=False, fontsize=7.5, loc="lower right")
+        name_lines(axes, palette)
 
     return Lines([style for style, _ in found], [], draw)
 

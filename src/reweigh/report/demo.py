@@ -53,20 +53,18 @@ def render(results: Json) -> str:
     """The page as text."""
     lines = {(line["noise"], line["method"]): line for line in results["summary"]}
     suspects = results["suspects"]["examples"]
-    return (
-        environment()
-        .get_template("demo.html")
-        .render(
-            results,
-            noises=NOISES,
-            methods=METHODS,
-            lines=lines,
-            curves={noise: _curves(results, noise) for noise in NOISES},
-            histograms={noise: _histogram(results, noise) for noise in NOISES},
-            strip=[{**suspect, "picture": _picture(suspect["pixels"])} for suspect in suspects],
-            caught=sum(suspect["given"] != suspect["true"] for suspect in suspects),
-        )
+    template = environment().get_template("demo.html")
+    page: str = template.render(
+        results,
+        noises=NOISES,
+        methods=METHODS,
+        lines=lines,
+        curves={noise: _curves(results, noise) for noise in NOISES},
+        histograms={noise: _histogram(results, noise) for noise in NOISES},
+        strip=[{**suspect, "picture": _picture(suspect["pixels"])} for suspect in suspects],
+        caught=sum(suspect["given"] != suspect["true"] for suspect in suspects),
     )
+    return page
 
 
 def _curves(results: Json, noise: str) -> str:

@@ -29,7 +29,10 @@ PLAIN, OURS = "#040404", "#050505"
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours by role; `series` are for further methods beside `plain` and `ours`."""
+    """Colours by role; `series` are for further methods beside `plain` and `ours`.
+
+    `legend`: the drawing must name its lines itself; the page does so beneath.
+    """
 
     ink: str
     muted: str
@@ -37,6 +40,7 @@ class Palette:
     plain: str
     ours: str
     series: tuple[str, ...]
+    legend: bool = False
 
 
 PAGE = Palette(
@@ -44,7 +48,7 @@ PAGE = Palette(
 )
 PAPER = Palette(
     "#1d1d1f", "#6b6b70", "#dddbd6", "#b4560f", "#1b5fa8",
-    ("#2b7a4b", "#7a4aa8", "#b02a5b", "#00758a", "#7d6a00"),
+    ("#2b7a4b", "#7a4aa8", "#b02a5b", "#00758a", "#7d6a00"), legend=True,
 )  # fmt: skip
 _VARIABLES = {
     INK: "var(--ink)",
@@ -130,6 +134,14 @@ def _canvas(name: str, palette: Palette, width: float, height: float) -> Iterato
     }
     with matplotlib.rc_context(style):
         yield Canvas(figsize=(width, height), layout="constrained")
+
+
+def name_lines(axes: Axes, palette: Palette) -> None:
+    """A legend beneath the axes, where the drawing needs one."""
+    if palette.legend:
+        axes.get_figure(root=True).legend(  # type: ignore[union-attr]
+            loc="outside lower center", ncols=3, frameon=False, fontsize=7, handlelength=3
+        )
 
 
 def _svg(figure: Figure) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .figures import Draw, Palette
+from .figures import Draw, Palette, name_lines
 from .settings import titles
 from .summary import Summary, summarise
 
@@ -133,8 +133,8 @@ def against(results: Results, variable: str, *, errors: bool) -> Lines:
         axes.set_xticks(range(len(names)), names)
         axes.set_xlim(-0.35, len(names) - 0.65)
         axes.set(xlabel=LABELS[variable], ylabel=f"test {'error' if errors else 'accuracy'} (%)")
-        axes.set_ylim(bottom=0) if errors else None
-        if palette.ink != "#010101":  # the page has its own legend beneath
-            axes.legend(frameon=False, fontsize=7.5, ncols=2)
+        if errors:
+            axes.set_ylim(bottom=0)
+        name_lines(axes, palette)
 
     return Lines([style for style, _ in points], points, draw)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import confusions, curves, lines, weights
 from .figures import Draw, embedded, saved
-from .settings import NOISES
 
 if TYPE_CHECKING:
     from .results import Results
@@ -36,7 +35,7 @@ class Panel:
     def save(self, folder: Path) -> None:
         """As PNG and PDF."""
         width, height = self.size
-        saved(folder, self.name, self.draw, width=width, height=height)
+        saved(folder, self.name, self.draw, width=width, height=height + 0.5)
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def _imbalance(results: Results) -> list[Figure]:
         Figure(
             "Test error against the share of nines in the train set; bars are 95% intervals of the "
             "mean where there are several seeds. To see: which lines climb as fours become rare.",
-            [Panel("error-against-imbalance", "", _spoken(drawn), drawn.draw, (5.6, 3.4))],
+            [Panel("error-against-imbalance", "", _spoken(drawn), drawn.draw)],
             drawn.styles,
         )
     ]
@@ -69,9 +68,9 @@ def _clean_size(results: Results) -> list[Figure]:
     drawn = lines.against(results, "clean", errors=False)
     return [
         Figure(
-            "Test accuracy against the number of clean images. To see: how little reweighing needs, "
-            "and where fine-tuning on the same images catches up.",
-            [Panel("accuracy-against-clean-size", "", _spoken(drawn), drawn.draw, (5.6, 3.4))],
+            "Test accuracy against the number of clean images. To see: what few clean images "
+            "cost reweighing, and what they cost fine-tuning on the same images.",
+            [Panel("accuracy-against-clean-size", "", _spoken(drawn), drawn.draw)],
             drawn.styles,
         )
     ]
@@ -82,7 +81,7 @@ def _noise_level(results: Results) -> list[Figure]:
     return [
         Figure(
             "Test accuracy against the share of flipped labels. To see: how fast each line falls.",
-            [Panel("accuracy-against-noise", "", _spoken(drawn), drawn.draw, (5.6, 3.4))],
+            [Panel("accuracy-against-noise", "", _spoken(drawn), drawn.draw)],
             drawn.styles,
         )
     ]
@@ -105,7 +104,7 @@ def _weights(results: Results) -> list[Figure]:
             "on, after half of the training; 1 is an equal share, and the first bar holds those "
             "without any weight. Left: hyper-validation images with their noise. Right: images of "
             "one class, some relabelled as background, over all classes but that one. To see: "
-            "wrong labels in the first bar, right ones beyond it.",
+            "whether wrong labels are in the first bar and right ones beyond it.",
             panels,
         )
     ]
@@ -115,7 +114,7 @@ def _confusion(results: Results) -> list[Figure]:
     panels = [
         Panel(
             f"confusion-{setting['noise']}-{row['method']}",
-            f"{row['name']}, flipped to {NOISES[setting['noise']]}",
+            f"{row['name']}, flipped to {confusions.target(results, row['method'], setting)}",
             f"Confusion matrix of {row['name']} under {setting['noise']} flips.",
             confusions.matrix(results, row["method"], setting),
             (3.6, 3.6),
@@ -141,7 +140,7 @@ def _curves(results: Results) -> list[Figure]:
             "Accuracy during training. Solid: hyper-validation images, against their right labels. "
             "Dotted: train images, against the labels they were given, so that 1 means that every "
             "wrong label is known by heart. Vertical lines: the learning rate falls. To see: "
-            "solid lines that fall where the dotted ones rise.",
+            "whether a solid line falls where its dotted one rises.",
             [
                 Panel(
                     "training-curves",
@@ -149,7 +148,6 @@ def _curves(results: Results) -> list[Figure]:
                     "Accuracy over training steps of "
                     + ", ".join(style.name for style in drawn.styles),
                     drawn.draw,
-                    (5.6, 3.4),
                 )
             ],
             drawn.styles,

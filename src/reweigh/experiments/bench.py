@@ -3,8 +3,7 @@
 Plain and reweighed steps take turns in one process, so that whatever else the machine does falls on
 all alike; minima and medians are kept. Weights of everything exact are compared on the way. Operations
 (multiplications and additions of matrix products and convolutions) are counted by PyTorch's own
-counter. Memory is the peak of what the allocator handed out during the step, over what was there
-before it, from PyTorch's own record of allocations.
+counter. Memory is the peak of what the step's own tensors hold (bench_memory.py).
 """
 
 from __future__ import annotations
@@ -20,16 +19,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..core import BACKENDS, Reweighter
 from ..errors import SettingError, UnsupportedModelError, unknown
 from ..files import write_whole
 from .bench_cases import CASES
+from .bench_memory import peak_bytes
 from .bench_peers import peers
 
 Step = Callable[[], Any]
@@ -183,23 +181,6 @@ def _operations(step: Step) -> int:
     with FlopCounterMode(display=False) as counter:
         step()
     return int(counter.get_total_flops())
-
-
-def peak_bytes(step: Step, *, tries: int = 3) -> int:
-    """The most memory that a step asked for and held at any moment; least of a few steps, because
-    now and then one proves itself besides."""
-    return min(_peak(step) for _ in range(tries))
-
-
-def _peak(step: Step) -> int:
-    # Blocks that an earlier record knows would count as negative when they are freed in this one.
-    step()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
-        step()
-    assert record.profiler is not None
-    events = record.profiler.kineto_results.events()
-    moves = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
-    return int(np.cumsum([size for _, size in moves]).max(initial=0))
 
 
 def _read(out: Path | None) -> list[Row]:

@@ -148,7 +148,7 @@ def _steps(
         for peer, function in peers().items():
             weighers[peer] = partial(function, model, loss, train, clean)
     random = any(isinstance(m, nn.Dropout) and m.p > 0 for m in model.modules())
-    weights = {}
+    weights: dict[str, Tensor] = {}
     for method, weigh in weighers.items():
         torch.manual_seed(1)  # the same dropout masks for all of ours
         weights[method] = weigh()

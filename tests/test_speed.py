@@ -194,6 +194,37 @@ def test_the_check_for_waiting_can_fail():
         torch.ones(3).nonzero()
 
 
+def test_memory_is_that_of_the_tensors_alive_at_once():
+    from reweigh.experiments.bench_memory import peak_bytes
+
+    def step():
+        a = torch.ones(1000)  # 4 kB
+        a.view(10, 100).add_(1)  # no memory of its own
+        b = a + 1
+        del a
+        return b * 2  # b and this
+
+    assert peak_bytes(step) == 8000
+
+
+@pytest.mark.parametrize(("model", "batch"), [(lenet, images), (Residual, lambda n: images(n, 3))])
+def test_a_step_holds_little_more_than_a_plain_one(model, batch):
+    from reweigh.experiments.bench_memory import peak_bytes
+
+    model, train, clean = model(), batch(64), batch(8)
+    reweighter = reweigh.Reweighter(model, cross_entropy, safeguard=None)
+
+    def plain() -> None:
+        cross_entropy(model, train).mean().backward()
+
+    def reweighed() -> None:
+        reweighter(train, clean).loss.backward()
+
+    for _ in range(4):
+        reweighed()
+    assert peak_bytes(reweighed) <= 1.5 * peak_bytes(plain)
+
+
 class TestBench:
     def test_keeps_rows_and_goes_on_from_them(self, tmp_path):
         pytest.importorskip("typer")

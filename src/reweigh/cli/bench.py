@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,7 +43,6 @@ def bench(
 
     if out is not None:
         writable_folder(out.parent)
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the record of allocations is talkative
     from ..experiments.allocator import keep_large_blocks
     from ..experiments.bench import bench as run
     from ..experiments.bench_cases import CASES

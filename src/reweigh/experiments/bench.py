@@ -3,8 +3,7 @@
 Plain and reweighed steps take turns in one process, so that whatever else the machine does falls on
 all alike; minima and medians are kept. Weights of everything exact are compared on the way. Operations
 (multiplications and additions of matrix products and convolutions) are counted by PyTorch's own
-counter. Memory is the peak of what the allocator handed out during the step, over what was there
-before it, from PyTorch's own record of allocations.
+counter. Memory is the peak of what the step's own tensors hold (bench_memory.py).
 """
 
 from __future__ import annotations
@@ -20,16 +19,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..core import BACKENDS, Reweighter
 from ..errors import SettingError, UnsupportedModelError, unknown
 from ..files import write_whole
 from .bench_cases import CASES
+from .bench_memory import peak_bytes
 from .bench_peers import peers
 
 Step = Callable[[], Any]
@@ -150,11 +148,14 @@ def _steps(
         for peer, function in peers().items():
             weighers[peer] = partial(function, model, loss, train, clean)
     random = any(isinstance(m, nn.Dropout) and m.p > 0 for m in model.modules())
-    weights = {method: weigh() for method, weigh in weighers.items()}
+    weights: dict[str, Tensor] = {}
+    for method, weigh in weighers.items():
+        torch.manual_seed(1)  # the same dropout masks for all of ours
+        weights[method] = weigh()
     for method, found in weights.items():
         # A look-ahead draws other dropout masks than ours: different weights, equally right.
         if method != "finite_difference" and not (random and method not in runs):
-            _require_equal(method, found, weights["auto"], random=random)
+            _require_equal(method, found, weights["auto"])
 
     def plain() -> None:
         loss(model, train).mean().backward()
@@ -171,9 +172,7 @@ def _steps(
     return steps, runs, float((weights["auto"] == 0).float().mean())
 
 
-def _require_equal(method: str, found: Tensor, expected: Tensor, *, random: bool) -> None:
-    if random:
-        return  # each call has drawn its own masks
+def _require_equal(method: str, found: Tensor, expected: Tensor) -> None:
     error = float((found - expected).abs().max() / expected.abs().max())
     if not error <= EXACT_TO:
         raise AssertionError(f"weights of {method} differ from those of auto by {error:.2g}")
@@ -183,23 +182,6 @@ def _operations(step: Step) -> int:
     with FlopCounterMode(display=False) as counter:
         step()
     return int(counter.get_total_flops())
-
-
-def peak_bytes(step: Step, *, tries: int = 3) -> int:
-    """The most memory that a step asked for and held at any moment; least of a few steps, because
-    now and then one proves itself besides."""
-    return min(_peak(step) for _ in range(tries))
-
-
-def _peak(step: Step) -> int:
-    # Blocks that an earlier record knows would count as negative when they are freed in this one.
-    step()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
-        step()
-    assert record.profiler is not None
-    events = record.profiler.kineto_results.events()
-    moves = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
-    return int(np.cumsum([size for _, size in moves]).max(initial=0))
 
 
 def _read(out: Path | None) -> list[Row]:

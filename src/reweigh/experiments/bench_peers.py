@@ -2,7 +2,8 @@
 
 Look ahead with eps-weighted losses, take the clean loss there, differentiate it with respect to eps,
 rectify, normalise, and train on the weighted loss. Each returns the weights of its step and leaves the
-gradient of the weighted loss in `.grad`.
+gradient of the weighted loss in `.grad`. Fused attention cannot be differentiated twice, so all of them
+run with PyTorch's plain one, as their users have to.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..core import weights_from_scores
 
@@ -74,4 +76,12 @@ def peers() -> dict[str, Weigh]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = {k: f for k, f in _PACKAGES.items() if importlib.util.find_spec(k) is not None}
-    return {"by hand": by_hand, **found}
+    return {name: _plain_attention(f) for name, f in {"by hand": by_hand, **found}.items()}
+
+
+def _plain_attention(weigh: Weigh) -> Weigh:
+    def run(model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
+        with sdpa_kernel(SDPBackend.MATH):
+            return weigh(model, loss, train, clean)
+
+    return run

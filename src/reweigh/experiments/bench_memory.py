@@ -1,0 +1,51 @@
+"""The memory of a step: bytes of the tensors that its operations made and that are still alive.
+
+Every operation is seen, in forward and backward and inside the back-ends; after each, results with
+storage of their own are added and what has been freed is taken off. What was there before the step
+does not count, nor what a kernel uses only inside itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class Alive(TorchDispatchMode):
+    """Counts the bytes of live tensors; `peak` is the most there ever were."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._held: dict[int, tuple[StorageWeakRef, int]] = {}
+        self.peak: int = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        given = {s._cdata for s in _storages((args, kwargs))}
+        out = func(*args, **(kwargs or {}))
+        self._held = {k: held for k, held in self._held.items() if not held[0].expired()}
+        for storage in _storages(out):
+            if storage._cdata not in given and storage._cdata not in self._held:
+                self._held[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
+        self.peak = max(self.peak, sum(size for _, size in self._held.values()))
+        return out
+
+
+def _storages(values: Any) -> list[Any]:
+    return [v.untyped_storage() for v in tree_leaves(values) if isinstance(v, Tensor)]
+
+
+def peak_bytes(step: Callable[[], Any], *, tries: int = 3) -> int:
+    """The most memory a step holds at any moment; least of a few steps, because now and then one
+    proves itself besides."""
+    peaks: list[int] = []
+    for _ in range(tries):
+        mode = Alive()
+        with mode:
+            step()
+        peaks.append(mode.peak)
+    return min(peaks)

@@ -149,9 +149,9 @@ def _steps(
             weighers[peer] = partial(function, model, loss, train, clean)
     random = any(isinstance(m, nn.Dropout) and m.p > 0 for m in model.modules())
     weights: dict[str, Tensor] = {}
-    for method, weigh in weighers.items():
+    for method, call in weighers.items():
         torch.manual_seed(1)  # the same dropout masks for all of ours
-        weights[method] = weigh()
+        weights[method] = call()
     for method, found in weights.items():
         # A look-ahead draws other dropout masks than ours: different weights, equally right.
         if method != "finite_difference" and not (random and method not in runs):

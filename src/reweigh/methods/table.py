@@ -104,7 +104,7 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
         "mentornet": Entry(
             mentornet,
             "A second network learns from loss histories which labels to trust.",
-            "1.1",
+            "1",
             ("classes", "clean"),
         ),
         "mentornet_predefined": Entry(
@@ -116,13 +116,13 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
         "reweigh": Entry(
             reweigh,
             "Ours: examples count by how much a step on them helps the clean batch.",
-            "2 to 3",
+            "2.5 to 3",
             ("clean",),
         ),
         "reweigh_literal": Entry(
             reweigh_literal,
             "Ours without a safeguard: the paper's rule to the letter.",
-            "2 to 3",
+            "2.5 to 3",
             ("clean",),
         ),
         "focal": Entry(

@@ -1,6 +1,6 @@
 """What a step of each method costs, as a ratio to a plain one: results/methods/cost.json.
 
-    python benchmarks/methods.py [--models lenet,resnet20] [--rounds 12] [--out FILE]
+    python benchmarks/method_cost.py [--models lenet,resnet20] [--rounds 5] [--out FILE]
 
 All methods take turns in one process, in processor time on one thread; ratios of medians. Train and
 clean batches have 100 examples. A step at which MentorNet's mentor learns is timed by itself and
@@ -81,13 +81,13 @@ def ratios(architecture: str, rounds: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--models", default="lenet,resnet20")
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     torch.set_num_threads(1)
     found = {name: ratios(name, options.rounds) for name in options.models.split(",")}
     document = {
-        "command": f"python benchmarks/methods.py --models {options.models} --rounds {options.rounds}",
+        "command": f"python benchmarks/method_cost.py --models {options.models} --rounds {options.rounds}",
         "machine": platform.machine(),
         "torch": torch.__version__,
         "plain_steps": found,

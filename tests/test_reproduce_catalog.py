@@ -16,8 +16,18 @@ from reweigh.experiments.experiment import SCALES, cells, described
 from reweigh.experiments.stages import stages
 from reweigh.methods import parse
 
-IDS = """mnist-imbalance cifar10-uniform cifar100-uniform cifar10-background cifar100-background
-weight-distribution clean-size noise-level confusion curves""".split()
+IDS = [
+    "mnist-imbalance",
+    "cifar10-uniform",
+    "cifar100-uniform",
+    "cifar10-background",
+    "cifar100-background",
+    "weight-distribution",
+    "clean-size",
+    "noise-level",
+    "confusion",
+    "curves",
+]
 
 # Tables 1 and 2: method, CIFAR-10, CIFAR-100 (mean and half a 95% interval, in percent).
 TABLE_1 = """

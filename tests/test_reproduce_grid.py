@@ -3,8 +3,9 @@
 import json
 import multiprocessing
 
-import pretend
 import pytest
+
+import pretend
 
 pytest.importorskip("accelerate")
 
@@ -77,7 +78,7 @@ def test_two_processes_give_the_same_lines(tmp_path):
     go(tmp_path / "one", grid)
     go(tmp_path / "two", grid, jobs=2)
     ordered = [
-        sorted((json.dumps(line, sort_keys=True) for line in lines(tmp_path / name)))
+        sorted(json.dumps(line, sort_keys=True) for line in lines(tmp_path / name))
         for name in ("one", "two")
     ]
     assert ordered[0] == ordered[1]

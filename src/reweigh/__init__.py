@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors as errors
-    from .clean_set import pseudo_clean
+    from .clean_set import pseudo_clean, suggest_clean
     from .core import (
         Choice,
         Finding,
@@ -34,6 +34,7 @@ __all__ = [
     "gradient_rule",
     "per_example",
     "pseudo_clean",
+    "suggest_clean",
     "tangent_rule",
     "validate",
     "weights_from_scores",
@@ -51,7 +52,7 @@ _MODULES = {
     "models",
     "training",
 }
-_OUTSIDE_CORE = {"pseudo_clean": "clean_set"}
+_OUTSIDE_CORE = {"pseudo_clean": "clean_set", "suggest_clean": "clean_set"}
 
 
 # The other names above live in `core`, which imports torch: seconds. They are loaded when first asked

@@ -221,7 +221,11 @@ def test_a_compression_bomb_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["x.tar.gz", "x.tar.xz", "x.zip", "x.deb", "x.tgz"])
-@pytest.mark.parametrize("content", [b"", b"rubbish", gzip.compress(b"rubbish"), b"!<arch>\nxx"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"rubbish", gzip.compress(b"rubbish", mtime=0), b"!<arch>\nxx"],
+    ids=["nothing", "rubbish", "packed rubbish", "half a deb"],
+)
 def test_what_is_no_archive_is_named(name, content, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match="truncated or not an archive") as caught:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors as errors
-    from .clean_set import pseudo_clean
+    from .clean_set import pseudo_clean, suggest_clean
     from .core import (
         Choice,
         Finding,
@@ -36,6 +36,7 @@ __all__ = [
     "load",
     "per_example",
     "pseudo_clean",
+    "suggest_clean",
     "tangent_rule",
     "validate",
     "weights_from_scores",
@@ -54,7 +55,7 @@ _MODULES = {
     "own",
     "training",
 }
-_OUTSIDE_CORE = {"load": "own", "pseudo_clean": "clean_set"}
+_OUTSIDE_CORE = {"load": "own", "pseudo_clean": "clean_set", "suggest_clean": "clean_set"}
 
 
 # The names above live in modules that import torch: seconds. They are loaded when first asked

@@ -6,6 +6,16 @@ suggestion     the rows worth checking by hand, and what checking k of them woul
 """
 
 from .evidence import Evidence, cross_fit
+from .gain import Gain
 from .pseudo_clean import PseudoClean, pseudo_clean
+from .suggestion import Suggestion, suggest_clean
 
-__all__ = ["Evidence", "PseudoClean", "cross_fit", "pseudo_clean"]
+__all__ = [
+    "Evidence",
+    "Gain",
+    "PseudoClean",
+    "Suggestion",
+    "cross_fit",
+    "pseudo_clean",
+    "suggest_clean",
+]

@@ -21,6 +21,7 @@ from .chunks import require_chunk, run_in_chunks
 from .clean import clean_gradient
 from .device import on_host
 from .finite_difference import EPSILON
+from .geometry import Diagonal, Geometry, diagonal, require_geometry
 from .graph import leaves, unhooked, with_gradient
 from .isolation import eager, undone_on_error
 from .loss import Batch, Loss, require_same_device
@@ -43,6 +44,7 @@ class Reweighter:
     params:      align only these parameters, such as "fc": cheaper, approximate (parameters.py).
     chunk:       examples in memory at a time, for large batches (chunks.py).
     epsilon:     relative step of the finite_difference back-end.
+    geometry:    the optimizer, to measure scores as it steps (geometry.py); plain by default.
 
     >>> model = nn.Linear(2, 2)
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -64,6 +66,7 @@ class Reweighter:
         params: Params = None,
         chunk: int | None = None,
         epsilon: float | None = None,
+        geometry: Geometry = None,
     ) -> None:
         require_chunk(chunk)
         if epsilon is not None and not epsilon > 0:
@@ -72,6 +75,7 @@ class Reweighter:
         self._asked = require_known(backend)
         self._safeguard = make_safeguard(safeguard)
         self._params, self._chunk, self._epsilon = params, chunk, epsilon
+        self._geometry = require_geometry(geometry)
         self._known: dict[Any, tuple[Choice, Memory]] = {}
         self._watch = Watch()
         self._mode_checked = False
@@ -93,12 +97,13 @@ class Reweighter:
             clean_losses, direction = clean_gradient(
                 self.model, self.loss, clean, parameters=self._aligned(key)
             )
-            alignment = self._align(key, train, direction)
+            metric = diagonal(self._geometry, direction)
+            alignment = self._align(key, train, metric.bend(direction) if metric else direction)
         weights = weights_from_scores(alignment.scores)
         self._watch.finite(alignment.losses, clean_losses, alignment.scores)
         self._watch.weights(weights)
         clean_loss = clean_losses.mean()
-        loss, factor = self._guarded(alignment, weights, clean_loss, direction)
+        loss, factor = self._guarded(alignment, weights, clean_loss, direction, metric)
         return Step(
             loss=loss,
             weights=weights,
@@ -138,15 +143,21 @@ class Reweighter:
         return alignment
 
     def _guarded(
-        self, alignment: Alignment, weights: Tensor, clean_loss: Tensor, direction: Direction
-    ) -> tuple[Tensor, Tensor]:
+        self, alignment: Alignment, weights: Tensor, clean_loss: Tensor, direction: Direction,
+        metric: Diagonal | None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """The loss to train on, with the safeguard's factor on its gradient."""
         loss = alignment.weighted(weights)
         if self._safeguard is None:
             return loss, torch.ones_like(loss.detach())
         ready = _Ready(loss, direction)
         slope = (weights * alignment.scores).sum()
-        factor = self._safeguard(clean_loss, direction, slope, ready)
+        if metric is None:
+            factor = self._safeguard(clean_loss, direction, slope, ready)
+        else:
+            factor = self._safeguard(
+                clean_loss, metric.rooted(direction), slope, lambda: metric.rooted_gradient(ready())
+            )
         return ready.scaled(factor), factor
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,0 +1,215 @@
+"""Where should clean examples come from? Chosen by the data itself, at random, or as suggested.
+
+    python benchmarks/clean_set.py            # run what is missing, cell by cell
+    python benchmarks/clean_set.py --table    # results/clean-set/table.md from the cells
+
+Digits and 5,000 images of MNIST (REWEIGH_DATA), 40% wrong labels of either kind, three seeds, an MLP
+64-128-10 or 784-128-10, SGD .03 with momentum .9, batches of 100, 500 steps; accuracy on true test
+labels at the end. Arms, all drawn from the noisy train rows:
+
+    plain          no clean set
+    checked-100    ten rows of each class at random, checked (true labels): what is hoped for
+    pseudo-100     ten rows of each class by `pseudo_clean`, nothing checked
+    random-K       K rows at random, checked
+    suggested-K    K rows by `suggest_clean`, checked; with the gain it rehearsed for K
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+import warnings
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parents[1] / "results" / "clean-set"
+FIELDS = ("data", "noise", "arm", "seed")
+SIZES = (10, 30)
+ARMS = (
+    "plain", "checked-100", "pseudo-100", *(f"{how}-{k}" for k in SIZES for how in ("random", "suggested")),
+)  # fmt: skip
+SEEDS = range(3)
+STEPS, BATCH, TRAIN, TEST = 500, 100, 5000, 2000
+
+
+def cells() -> list[dict[str, Any]]:
+    grid = product(SEEDS, ("digits", "mnist"), ("uniform", "background"), ARMS)
+    return [{"data": d, "noise": n, "arm": a, "seed": s} for s, d, n, a in grid]
+
+
+def prepared(cell: dict[str, Any]) -> Any:
+    """Inputs [n, d] in [0, 1], given and true labels, and the test part."""
+    import torch
+
+    from reweigh import data
+
+    source = data.load(cell["data"])
+    background = cell["seed"] if cell["noise"] == "background" else 0
+    recipe = data.Recipe(
+        cell["data"], f"{cell['noise']}_flip", rate=0.4, background=background, clean_per_class=1
+    )
+    task = data.prepare(source, recipe, seed=cell["seed"])
+    train, test = task.train.examples(), task.test.examples()
+    draws = torch.Generator().manual_seed(cell["seed"])
+    rows = torch.randperm(len(train.targets), generator=draws)[:TRAIN]
+    kept = torch.randperm(len(test.targets), generator=draws)[:TEST]
+    return (
+        train.inputs[rows].flatten(1).float() / source.peak, train.targets[rows],
+        task.train.truth[rows], test.inputs[kept].flatten(1).float() / source.peak,
+        test.targets[kept],
+    )  # fmt: skip
+
+
+def chosen(arm: str, x: Any, given: Any, truth: Any, seed: int) -> tuple[Any, dict[str, Any]]:
+    """The clean rows of an arm, and what else is worth keeping."""
+    import torch
+
+    import reweigh
+
+    draws = torch.Generator().manual_seed(1000 + seed)
+    how, _, size = arm.partition("-")
+    if how == "checked":
+        order = torch.randperm(len(x), generator=draws)
+        rows = [order[truth[order] == c][: int(size) // 10] for c in range(10)]
+        return torch.cat(rows), {}
+    if how == "random":
+        return torch.randperm(len(x), generator=draws)[: int(size)], {}
+    if how == "pseudo":
+        rows = reweigh.pseudo_clean(x, given, per_class=int(size) // 10, seed=seed).rows
+        return rows, {"right": float((given[rows] == truth[rows]).float().mean())}
+    found = reweigh.suggest_clean(x, given, int(size), gains=[int(size)], seed=seed)
+    covered = len(truth[found.rows].unique())
+    return found.rows, {"expected": round(found.gains[0].gain, 4), "classes": covered}
+
+
+def run(cell: dict[str, Any]) -> dict[str, Any]:
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    import reweigh
+
+    torch.set_num_threads(1)
+    began = time.process_time()
+    x, given, truth, test_x, test_y = prepared(cell)
+    loss = reweigh.per_example(functional.cross_entropy)
+    torch.manual_seed(cell["seed"])
+    model = nn.Sequential(nn.Linear(x.shape[1], 128), nn.ReLU(), nn.Linear(128, 10))
+    weigh = reweigh.Reweighter(model, loss)
+    update = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)
+    kept: dict[str, Any] = {}
+    if cell["arm"] != "plain":
+        rows, kept = chosen(cell["arm"], x, given, truth, cell["seed"])
+        if not cell["arm"].startswith("pseudo"):
+            given = given.clone()
+            given[rows] = truth[rows]  # what was checked is right from then on
+        clean = (x[rows], given[rows])
+    for _ in range(STEPS):
+        batch = torch.randint(len(x), (BATCH,))
+        train = (x[batch], given[batch])
+        update.zero_grad()
+        value = loss(model, train).mean() if cell["arm"] == "plain" else weigh(train, clean).loss
+        value.backward()
+        update.step()
+    with torch.no_grad():
+        accuracy = float((model(test_x).argmax(1) == test_y).float().mean())
+    seconds = round(time.process_time() - began, 1)
+    return {**cell, "accuracy": round(accuracy, 4), **kept, "seconds": seconds,
+            "torch": torch.__version__}  # fmt: skip
+
+
+def key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[field] for field in FIELDS)
+
+
+def load(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+    if not path.exists():
+        return {}
+    # a cut can leave half a last line: it is run again
+    lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
+    return {key(row): row for row in map(json.loads, lines)}
+
+
+def run_grid(path: Path) -> None:
+    done = load(path)
+    todo = [cell for cell in cells() if key(cell) not in done]
+    print(f"{len(done)} cells done, {len(todo)} to run", flush=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    warnings.simplefilter("ignore")
+    with path.open("a") as out:
+        for cell in todo:
+            out.write(json.dumps(run(cell)) + "\n")
+            out.flush()
+
+
+def table(rows: dict[tuple[Any, ...], dict[str, Any]]) -> str:
+    settings = list(product(("digits", "mnist"), ("uniform", "background")))
+    seeds = [s for s in SEEDS if all((*x, a, s) in rows for x in settings for a in ARMS)]
+    head = ["| arm | " + " | ".join(f"{d}, {n}" for d, n in settings) + " |", "|---" * 5 + "|"]
+    lines = [
+        "# Where clean examples come from", "",
+        f"`benchmarks/clean_set.py`, {len(seeds)} seeds, torch {next(iter(rows.values()))['torch']}. "
+        "Test accuracy in points, mean ± standard deviation over the seeds.", "", *head,
+    ]  # fmt: skip
+
+    def values(setting: Any, arm: str, field: str = "accuracy") -> list[float]:
+        return [100 * rows[(*setting, arm, s)][field] for s in seeds]
+
+    for arm in ARMS:
+        found = [values(x, arm) for x in settings]
+        shown = [f"{statistics.fmean(v):.1f} ± {statistics.stdev(v):.1f}" for v in found]
+        lines.append(f"| {arm} | " + " | ".join(shown) + " |")
+    lines += [
+        "",
+        "Suggested minus random at equal k (seeds in which suggested is ahead):",
+        "",
+        *head,
+    ]
+    for k in SIZES:
+        shown = []
+        for x in settings:
+            gaps = [
+                a - b
+                for a, b in zip(values(x, f"suggested-{k}"), values(x, f"random-{k}"), strict=True)
+            ]
+            shown.append(
+                f"{statistics.fmean(gaps):+.1f} ({sum(g > 0 for g in gaps)} of {len(gaps)})"
+            )
+        lines.append(f"| {k} | " + " | ".join(shown) + " |")
+    lines += [
+        "",
+        "Gain over plain training with suggested rows: rehearsed by `suggest_clean` / true:",
+        "",
+        *head,
+    ]
+    for k in SIZES:
+        shown = []
+        for x in settings:
+            true = [
+                a - b for a, b in zip(values(x, f"suggested-{k}"), values(x, "plain"), strict=True)
+            ]
+            shown.append(
+                f"{statistics.fmean(values(x, f'suggested-{k}', 'expected')):.1f} / {statistics.fmean(true):.1f}"
+            )
+        lines.append(f"| {k} | " + " | ".join(shown) + " |")
+    right = [statistics.fmean(values(x, "pseudo-100", "right")) for x in settings]
+    lines += ["", "Right labels among the pseudo-clean rows: "
+              + ", ".join(f"{d} {n} {r:.1f}%" for (d, n), r in zip(settings, right, strict=True)) + ".", ""]  # fmt: skip
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--table", action="store_true", help="only write the table")
+    options = parser.parse_args()
+    path = RESULTS / "cells.jsonl"
+    if not options.table:
+        run_grid(path)
+    (RESULTS / "table.md").write_text(table(load(path)))
+
+
+if __name__ == "__main__":
+    main()

@@ -236,17 +236,17 @@ def _options(**values: Any) -> Options:
 
 def _again(confirmed: Path, out: Path | None) -> tuple[Options, Path]:
     """The options of the run a file of confirmed rows lies in, and a folder beside that run."""
+    import json
+
     from ..errors import DataError
     from ..own.folder import OPTIONS, read_json
     from ..own.options import Options
 
     if not confirmed.is_file():
         raise DataError(f"there is no {confirmed}; expected what `reweigh review` exports into RUN")
-    run = confirmed.resolve().parent
+    run = confirmed.parent if confirmed.parent.name else confirmed.resolve().parent
     values = read_json(run / OPTIONS)
     values.pop("version")
-    import json
-
     options = Options.of(json.dumps(values), also_clean=confirmed)
     if out is None:
         number = 2
@@ -312,16 +312,16 @@ def _signs() -> Iterator[Signs]:
         disable=not console.is_terminal,
     ) as bar:
         task = bar.add_task("reading", total=None)
-        tenths = {"": -1}
+        quarters: dict[str, int] = {}
 
         def encoding(what: str, done: int, total: int) -> None:
             bar.update(task, description=what, completed=done, total=total)
 
         def step(method: str, now: Any) -> None:
             bar.update(task, description=f"training {method}", completed=now.step, total=now.steps)
-            tenth = 10 * now.step // now.steps
-            if not console.is_terminal and tenth != tenths.get(method, 0):
+            quarter = 4 * now.step // now.steps
+            if not console.is_terminal and quarter != quarters.get(method, 0):
                 console.print(f"training {method}: {now.step / now.steps:.0%}")
-            tenths[method] = tenth
+            quarters[method] = quarter
 
         yield Signs(say=console.print, encoding=encoding, step=step)

@@ -14,7 +14,7 @@ from .errors import DataError, StorageError
 _FRESH = ".writing-"
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_whole(path: Path, content: str | bytes | memoryview) -> None:
     """Write `content` to `path`; whoever reads `path` sees the old content or the new, never a part."""
     with whole(path) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
@@ -41,11 +41,16 @@ def whole(path: Path) -> Iterator[IO[bytes]]:
             with suppress(OSError):
                 Path(fresh).unlink(missing_ok=True)
         if isinstance(error, OSError) and not isinstance(error, StorageError):
-            raise StorageError(
-                f"cannot write {path}: {error.strerror or error}; expected room for it: free some "
-                f"space or choose another folder, and run the same again"
-            ) from error
+            raise unwritable(path, error) from error
         raise
+
+
+def unwritable(path: Path, error: OSError) -> StorageError:
+    """The error for a file that could not be written."""
+    return StorageError(
+        f"cannot write {path}: {error.strerror or error}; expected room for it: free some space or "
+        f"choose another folder, and run the same again"
+    )
 
 
 def sweep(folder: Path) -> None:

@@ -13,12 +13,12 @@ example counts in plain training, whatever the batch size. With u_t that scaled 
 All of it is sums, so a batch may hold an example twice, and ledgers of several processes merge by
 adding. Weights and losses are rounded to 2^-24 and added in float64: up to a total of 2^29 no
 addition rounds, and neither order nor grouping changes a bit. `average_weight` merges up to rounding.
-Cost: about fifteen operations on [n] values a step, no wait for the device. Memory: 88 bytes an example.
+Cost: about twenty operations on [n] values a step, no wait for the device. Memory: 80 bytes an
+example.
 """
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -38,7 +38,7 @@ COLUMNS = (
 
 _UNIT = 2.0**24
 _LARGEST = 2.0**29
-_SEEN, _ZEROS, _WEIGHT, _LOSSES, _LOSS, _RECENT, _RECENT_WEIGHT = range(7)
+_SEEN, _ZEROS, _WEIGHT, _RECENT, _RECENT_WEIGHT, _LOSSES, _LOSS = range(7)
 _SCORE, _COUNT, _CLOCK = range(3)
 _HEADROOM = 512  # powers of two that recent sums may grow before they are scaled down
 
@@ -92,27 +92,21 @@ class Ledger:
                 f"ids {tuple(ids.shape)} and weights {tuple(weights.shape)} were recorded; "
                 f"expected one id and one weight for each example of a batch"
             )
-        device = self._totals.device
+        device, gain = self._totals.device, self._gain()
         ids = ids.to(device)
         scaled = weights.detach().to(device, torch.float64) * (shared_by or len(weights))
-        gain = self._gain()
-        rows = torch.zeros(len(ids), 7, dtype=torch.float64, device=device)
-        rows[:, _SEEN] = 1
-        rows[:, _ZEROS] = scaled == 0
-        rows[:, _WEIGHT] = _exact(scaled)
-        if losses is not None:
-            rows[:, _LOSSES] = 1
-            rows[:, _LOSS] = _exact(losses.detach().to(device, torch.float64))
-        rows[:, _RECENT] = gain
-        rows[:, _RECENT_WEIGHT] = scaled * gain
-        self._totals.index_add_(0, ids, rows)
+        one = torch.ones_like(scaled)
+        rows = [one, (scaled == 0).double(), _exact(scaled), one * gain, scaled * gain]
+        if losses is None:
+            rows += [torch.zeros_like(one), torch.zeros_like(one)]
+        else:
+            rows += [one, _exact(losses.detach().to(device, torch.float64))]
+        self._totals.index_add_(0, ids, torch.stack(rows, dim=1))
         self._clock += 1
         if scores is not None:
+            score = scores.detach().to(device, torch.float64)
             self._last.index_fill_(0, ids, 0)
-            rows = torch.full((len(ids), 3), 1.0, dtype=torch.float64, device=device)
-            rows[:, _SCORE] = scores.detach()
-            rows[:, _CLOCK] = self._clock
-            self._last.index_add_(0, ids, rows)
+            self._last.index_add_(0, ids, torch.stack([score, one, one * self._clock], dim=1))
 
     def _gain(self) -> float:
         """g^clock in units of 2^landmark; the sums are scaled down, exactly, before it overflows."""
@@ -123,12 +117,14 @@ class Ledger:
         return float(2.0**power)
 
     def _rescale(self, landmark: float) -> None:
-        self._totals[:, _RECENT:] *= 2.0 ** (self._landmark - landmark)
+        self._totals[:, _RECENT : _RECENT_WEIGHT + 1] *= 2.0 ** (self._landmark - landmark)
         self._landmark = landmark
 
     def like(self) -> Ledger:
-        """An empty one for the same examples."""
-        return Ledger(len(self), half_life=self.half_life, device=self._totals.device)
+        """An empty one for the same examples, at the same point in time."""
+        empty = Ledger(len(self), half_life=self.half_life, device=self._totals.device)
+        empty._clock, empty._landmark = self._clock, self._landmark
+        return empty
 
     def merge(self, other: Ledger) -> Ledger:
         """Both together, as a new ledger: the records of processes that shared the batches."""
@@ -149,10 +145,10 @@ class Ledger:
         return merged
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, for a checkpoint or another process."""
+        """Everything, on the CPU, for a checkpoint or another process."""
         return {
-            "totals": self._totals.clone(),
-            "last": self._last.clone(),
+            "totals": self._totals.to("cpu", copy=True),
+            "last": self._last.to("cpu", copy=True),
             "clock": self._clock,
             "landmark": self._landmark,
             "half_life": self.half_life,
@@ -194,22 +190,35 @@ class Ledger:
             columns["given_label"] = labels.cpu().numpy()
         return {name: columns[name] for name in COLUMNS if name in columns}
 
-    def parquet(self, labels: Tensor | None = None) -> bytes:
-        """`table` as the content of a Parquet file; NaN becomes null."""
-        import pyarrow
-        from pyarrow import parquet
-
-        table = pyarrow.table(
-            {name: pyarrow.array(c, from_pandas=True) for name, c in self.table(labels).items()}
-        )
-        stream = io.BytesIO()
-        parquet.write_table(table, stream)
-        return stream.getvalue()
+    @classmethod
+    def of(cls, columns: Mapping[str, Column]) -> Ledger:
+        """A ledger with that `table`. To look at, not to go on from: when things were is not in it."""
+        found = {
+            name: torch.from_numpy(np.asarray(columns[name], dtype=np.float64))
+            for name in COLUMNS if name != "given_label"
+        }  # fmt: skip
+        seen, loss, score = found["seen"], found["mean_loss"], found["last_score"]
+        losses = ~loss.isnan() * seen
+        ledger = cls(len(seen))
+        totals = [
+            seen,
+            (found["zero_share"] * seen).round(),
+            _exact(found["mean_weight"] * seen),
+            (seen > 0).double(),
+            found["average_weight"],
+            losses,
+            _exact(loss * losses),
+        ]
+        ledger._totals = torch.where(seen[:, None] > 0, torch.stack(totals, dim=1), 0.0)
+        ledger._totals[losses == 0, _LOSS] = 0
+        last = [score.nan_to_num(), (~score.isnan()).double(), torch.zeros_like(seen)]
+        ledger._last = torch.stack(last, dim=1)
+        return ledger
 
 
 def _exact(values: Tensor) -> Tensor:
     """Rounded to a multiple of 2^-24, so that sums are exact; what is not finite becomes large."""
-    rounded = (values * _UNIT).round_() / _UNIT
+    rounded = (values * _UNIT).round_().mul_(1 / _UNIT)
     return rounded.nan_to_num_(nan=_LARGEST, posinf=_LARGEST, neginf=-_LARGEST)
 
 

@@ -17,7 +17,7 @@ BAD_INPUT, INTERRUPTED = 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit: 0 done, 2 bad input, 130 interrupted.
+    """Run the command line and exit: 0 done, 2 bad input, 130 or 143 interrupted.
 
     Whatever a user can act on ends in one line on standard error; a traceback is a bug of ours.
     """
@@ -40,9 +40,9 @@ def _run(arguments: list[str]) -> int:
         return _interrupted() if code == INTERRUPTED else int(code or 0)
     except (KeyboardInterrupt, Abort):
         return _interrupted()
-    except Interrupted as stopped:
-        print(f"reweigh: {stopped}", file=sys.stderr)
-        return stopped.exit_code
+    except Interrupted as request:
+        print(f"reweigh: {request}", file=sys.stderr)
+        return request.exit_code
     except BrokenPipeError:  # `reweigh ... | head`: nobody is left to read
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

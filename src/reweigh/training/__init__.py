@@ -5,13 +5,14 @@
 Read in this order: `step` (what happens to a batch), `loop` (a phase), `fitting` (a run), `config`.
 """
 
-from .config import Config, FineTune, Optimizer, Schedule
+from .config import Config, Optimizer
 from .evaluation import Judged, evaluating, judge
 from .fitting import fit
 from .folder import RunFolder, read_config, read_model
 from .outcome import Outcome
-from .phases import PAPER, Phase, phases
+from .phases import Phase, phases
 from .progress import Now, Progress, bar
+from .schedules import PAPER, FineTune, PaperSchedule, Schedule
 
 __all__ = [
     "PAPER",
@@ -21,6 +22,7 @@ __all__ = [
     "Now",
     "Optimizer",
     "Outcome",
+    "PaperSchedule",
     "Phase",
     "Progress",
     "RunFolder",

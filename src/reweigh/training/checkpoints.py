@@ -1,13 +1,14 @@
 """Checkpoints: everything a run needs to go on as if it had never stopped, whole or not there.
 
-checkpoints/PHASE-STEP.pt    a file each, renamed into place when it is on the disk; the last k kept
+checkpoints/NUMBER-PHASE-STEP.pt   a file each, renamed into place when it is on the disk
 
-Read with weights_only: tensors, numbers, strings, lists and dicts. A file that cannot be read (a
-disk's fault; a kill leaves none) is passed over for the one before it.
+The last k are kept. Read with weights_only: tensors, numbers, strings, lists and dicts. A file that
+cannot be read (a disk's fault; a kill leaves none) is passed over for the one before it.
 """
 
 from __future__ import annotations
 
+import io
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,26 +16,29 @@ from typing import Any
 import torch
 
 from ..errors import ReweighWarning
-from ..files import sweep, whole
+from ..files import write_whole
 
 State = dict[str, Any]
 SUFFIX = ".pt"
 VERSION = 1
 
 
-def save(folder: Path, order: int, phase: str, step: int, state: State, *, keep: int) -> Path:
-    """Write `state`, then remove all but the last `keep`. `order` is the phase's number."""
-    path = folder / f"{order}-{phase}-{step:09d}{SUFFIX}"
-    with whole(path) as stream:
-        torch.save({"version": VERSION, "phase": phase, "step": step, **state}, stream)
-    for old in _oldest_first(folder)[:-keep]:
+def save(folder: Path, phase: str, step: int, state: State, *, keep: int) -> Path:
+    """Write `state`, then remove all but the last `keep`."""
+    before = _oldest_first(folder)
+    number = 1 + _number(before[-1]) if before else 1
+    path = folder / f"{number:06d}-{phase}-{step}{SUFFIX}"
+    # In memory first: a full disk then fails in one place, as an error of the operating system's.
+    stream = io.BytesIO()
+    torch.save({"version": VERSION, "phase": phase, "step": step, **state}, stream)
+    write_whole(path, stream.getbuffer())
+    for old in [*before, path][:-keep]:
         old.unlink(missing_ok=True)
     return path
 
 
 def newest(folder: Path) -> State | None:
     """The last state that can be read; None if there is none."""
-    sweep(folder)
     for path in reversed(_oldest_first(folder)):
         try:
             state: State = torch.load(path, map_location="cpu", weights_only=True)
@@ -52,4 +56,9 @@ def newest(folder: Path) -> State | None:
 
 
 def _oldest_first(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"*{SUFFIX}"))
+    return sorted(folder.glob(f"*{SUFFIX}"), key=_number)
+
+
+def _number(path: Path) -> int:
+    head = path.name.split("-")[0]
+    return int(head) if head.isdigit() else 0

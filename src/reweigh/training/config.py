@@ -1,28 +1,23 @@
 """What a run is: everything that decides its outcome besides the data and the model.
 
-    Config(method="reweigh", steps=2000)              as a value
-    Config(method="s_model_conf+es+ft", ...)          suffixes: early stop, fine-tune
-    config.json() / Config.of(json)                   as text, both ways
-
-A learning rate is a pure function of the step: optimizer.learning_rate times the factors of the
-drops behind it. Nothing is scheduled that would have to be saved.
+Config(method="reweigh", steps=2000)              as a value
+Config(method="s_model_conf+es+ft", ...)          suffixes: early stop, fine-tune
+config.json() / Config.of(json)                   as text, both ways
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from ..data import Augmentation, BatchOptions, Scaling
-from ..errors import DataError, SettingError, unknown
+from ..errors import DataError, ReweighError, SettingError, unknown
+from .schedules import Drops, FineTune, Schedule, require_positive, require_whole
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 PRECISIONS = ("no", "fp16", "bf16", "fp8")
-
-Drops = tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True)
@@ -44,41 +39,6 @@ class Optimizer:
                 f"weight_decay={self.weight_decay}, momentum={self.momentum}; expected a decay "
                 f"from 0 up and a momentum from 0 to under 1"
             )
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """So many steps; at each `(step, factor)` of `drops` the learning rate is multiplied."""
-
-    steps: int
-    drops: Drops = ()
-
-    def __post_init__(self) -> None:
-        require_whole(1, steps=self.steps)
-        for step, factor in self.drops:
-            require_whole(0, drop=step)
-            require_positive(factor=factor)
-
-    def factor(self, step: int) -> float:
-        """What the learning rate is multiplied with at `step`."""
-        return math.prod(factor for at, factor in self.drops if step >= at)
-
-    def scaled(self, steps: int) -> Schedule:
-        """The same shape over another number of steps."""
-        return Schedule(steps, tuple((at * steps // self.steps, f) for at, f in self.drops))
-
-
-@dataclass(frozen=True)
-class FineTune:
-    """Steps on the clean examples after `+ft`; without a rate, the one that training ended with."""
-
-    steps: int = 500
-    learning_rate: float | None = None
-
-    def __post_init__(self) -> None:
-        require_whole(1, fine_tune_steps=self.steps)
-        if self.learning_rate is not None:
-            require_positive(fine_tune_learning_rate=self.learning_rate)
 
 
 @dataclass(frozen=True)
@@ -163,7 +123,7 @@ class Config:
         try:
             return _read(cls, json.loads(text))  # type: ignore[no-any-return]
         except (ValueError, TypeError, AttributeError) as error:
-            if isinstance(error, SettingError):
+            if isinstance(error, ReweighError):
                 raise
             raise DataError(
                 f"this is no config: {error}; expected what Config.json writes"
@@ -171,7 +131,7 @@ class Config:
 
     def differences(self, other: Config) -> list[str]:
         """The fields in which two configs differ: "steps: 100 and 200"."""
-        mine, theirs = asdict(self), asdict(other)
+        mine, theirs = json.loads(self.json()), json.loads(other.json())
         return [f"{name}: {mine[name]} and {theirs[name]}" for name in mine if mine[name] != theirs[name]]  # fmt: skip
 
 
@@ -186,6 +146,8 @@ _NESTED: dict[str, type] = {
 
 
 def _read(kind: type, values: Mapping[str, Any]) -> Any:
+    if not isinstance(values, dict):
+        raise TypeError(f"{values!r} stands where settings are named")
     known = {f.name for f in fields(kind)}
     for name in values:
         if name not in known:
@@ -204,17 +166,3 @@ def _read(kind: type, values: Mapping[str, Any]) -> Any:
 
 def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def require_whole(least: int, **values: int) -> None:
-    """Raise unless every value is a whole number from `least` up."""
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise SettingError(f"{name} is {value!r}; expected a whole number from {least} up")
-
-
-def require_positive(**values: float) -> None:
-    """Raise unless every value is positive and finite."""
-    for name, value in values.items():
-        if not 0 < value < math.inf:
-            raise SettingError(f"{name} is {value!r}; expected a positive number")

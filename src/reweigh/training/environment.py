@@ -36,6 +36,8 @@ def surroundings(config: Config, out: Path | None) -> Iterator[Any]:
             yield accelerator
     finally:
         torch.set_num_threads(threads)
+        for tracker in accelerator.trackers:  # `end_training` would end other runs' processes too
+            tracker.finish()
 
 
 def make_accelerator(config: Config, out: Path | None) -> Any:
@@ -60,9 +62,9 @@ def make_accelerator(config: Config, out: Path | None) -> Any:
         raise SettingError(f"Accelerate cannot run this: {error}") from error
 
 
-def seed_step(seed: int, phase: str, step: int, *, rank: int, device: torch.device) -> None:
+def seed_step(seed: int, draws: str, step: int, *, rank: int, device: torch.device) -> None:
     """Set torch's generators, here and on `device`, for one step."""
-    digest = hashlib.sha256(f"{seed} {phase} {step} {rank}".encode()).digest()
+    digest = hashlib.sha256(f"{seed} {draws} {step} {rank}".encode()).digest()
     number = int.from_bytes(digest[:7], "big")
     torch.default_generator.manual_seed(number)
     if device.type != "cpu":
@@ -94,4 +96,4 @@ def listening() -> Iterator[Stop]:
         yield stop
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -20,9 +20,9 @@ from typing import Any
 
 from torch import Tensor
 
-from ..audit import Ledger
+from ..audit import Ledger, encode, read_ledger
 from ..errors import DataError, SettingError
-from ..files import sweep, writable_folder, write_whole
+from ..files import sweep, unwritable, writable_folder, write_whole
 from .config import Config
 
 Point = dict[str, Any]
@@ -41,10 +41,12 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def open(cls, path: Path, config: Config, data: str) -> RunFolder:
-        """Make the folder or find it, and refuse one of another run."""
+    def open(cls, path: Path, config: Config, data: str, *, sweeps: bool = True) -> RunFolder:
+        """Make the folder or find it, and refuse one of another run.
+
+        `sweeps`: this process is the one that writes, and removes what a killed one left.
+        """
         writable_folder(path)
-        sweep(path)
         file = path / CONFIG
         if file.exists():
             theirs, their_data = read_config(path)
@@ -60,7 +62,10 @@ class RunFolder:
                 )
         else:
             write_whole(file, json.dumps({"data": data, "config": json.loads(config.json())}, indent=2) + "\n")  # fmt: skip
-        (path / CHECKPOINTS).mkdir(exist_ok=True)
+        writable_folder(path / CHECKPOINTS)
+        if sweeps:
+            sweep(path)
+            sweep(path / CHECKPOINTS)
         return cls(path)
 
     @property
@@ -93,8 +98,16 @@ class RunFolder:
 
     def append(self, point: Point) -> None:
         """One evaluation more."""
-        with (self.path / METRICS).open("a", encoding="utf-8") as stream:
-            stream.write(_line(point))
+        file = self.path / METRICS
+        try:
+            with file.open("a", encoding="utf-8") as stream:
+                stream.write(_line(point))
+        except OSError as error:
+            raise unwritable(file, error) from error
+
+    def ledger(self) -> Ledger:
+        """What each training example counted, from the finished run's table."""
+        return read_ledger(self.path / WEIGHTS)
 
     def finish(
         self, model: Mapping[str, Tensor], ledger: Ledger, labels: Tensor, points: list[Point]
@@ -105,7 +118,7 @@ class RunFolder:
         # Tied parameters are saved once each: the format knows no sharing.
         tensors = {name: t.detach().cpu().contiguous().clone() for name, t in model.items()}
         write_whole(self.path / MODEL, save(tensors))
-        write_whole(self.path / WEIGHTS, ledger.parquet(labels))
+        write_whole(self.path / WEIGHTS, encode(ledger, labels))
         self.rewrite(points)
 
 

@@ -7,11 +7,11 @@ main        the method; with +es on the shorter schedule
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 
 from ..methods import METHODS, parse
-from .config import Config, FineTune, Schedule
+from .config import Config
+from .schedules import Schedule
 
 PRETRAIN, MAIN, FINE_TUNE = "pretrain", "main", "fine_tune"
 
@@ -24,6 +24,11 @@ class Phase:
     method: str
     schedule: Schedule
     base_rate: float
+
+    @property
+    def draws(self) -> str:
+        """What its random numbers are keyed by: a baseline's are those of a run of its own."""
+        return MAIN if self.name == PRETRAIN else self.name
 
     def learning_rate(self, step: int) -> float:
         """At `step`, counted from the beginning of the phase."""
@@ -47,35 +52,3 @@ def phases(config: Config, *, pretrained: bool) -> list[Phase]:
             Phase(FINE_TUNE, "clean_only", Schedule(tune.steps), tune.learning_rate or last)
         )
     return found
-
-
-@dataclass(frozen=True)
-class PaperSchedule:
-    """`Config(**vars(...))`-ready: steps, drops, the +es schedule, and what +ft adds."""
-
-    steps: int
-    drops: tuple[tuple[int, float], ...] = ()
-    early_stop: Schedule | None = None
-    fine_tune: FineTune = field(default_factory=lambda: FineTune(5000))
-
-    def scaled(self, steps: int) -> PaperSchedule:
-        """The same shape over fewer steps."""
-        share = steps / self.steps
-        stop = self.early_stop
-        return PaperSchedule(
-            steps,
-            Schedule(self.steps, self.drops).scaled(steps).drops,
-            stop and stop.scaled(max(1, round(stop.steps * share))),
-            FineTune(max(1, round(self.fine_tune.steps * share)), self.fine_tune.learning_rate),
-        )
-
-
-_SHORT = Schedule(60_000, ((40_000, 0.1), (50_000, 0.1)))
-PAPER = MappingProxyType(
-    {
-        "mnist": PaperSchedule(8000),
-        "resnet32": PaperSchedule(80_000, ((40_000, 0.1), (60_000, 0.1)), early_stop=_SHORT),
-        "wrn28-10": PaperSchedule(_SHORT.steps, _SHORT.drops),
-    }
-)
-"""The schedules of Ren et al., 2018, section 4."""

@@ -46,12 +46,12 @@ class Now:
         return float(effective_sample_size(self.weighed.weights))
 
     def __str__(self) -> str:
-        parts = [f"loss {self.loss:.3f}"]
+        parts = [f"loss {self.loss:.2f}"]
         if (clean := self.clean_loss) is not None:
-            parts.append(f"clean {clean:.3f}")
+            parts.append(f"clean {clean:.2f}")
         if self.accuracy is not None:
             parts.append(f"accuracy {self.accuracy:.1%}")
-        return ", ".join([*parts, f"effective {self.effective_sample_size:.0f}"])
+        return " ".join([*parts, f"effective {self.effective_sample_size:.0f}"])
 
 
 Progress = Callable[[Now], None]
@@ -62,7 +62,7 @@ LINE_SECONDS = 30.0
 
 @contextmanager
 def bar(stream: TextIO | None = None) -> Iterator[Progress]:
-    """A bar on a terminal; elsewhere a plain line now and then.
+    """A bar on a terminal; elsewhere a plain line now and then. "/s" are examples.
 
     with bar() as progress:
         fit(make_model, task, config, progress=progress)
@@ -93,7 +93,7 @@ class _Paced:
 @contextmanager
 def _plain(stream: TextIO) -> Iterator[Progress]:
     def show(now: Now, rate: float) -> None:
-        print(f"{now.phase} {now.step}/{now.steps}: {now}, {rate:.0f} examples/s", file=stream)
+        print(f"{now.phase} {now.step}/{now.steps}: {now} {rate:.0f}/s", file=stream)
 
     yield _Paced(LINE_SECONDS, show)
 
@@ -104,18 +104,16 @@ def _rich(stream: TextIO) -> Iterator[Progress]:
     progress = optional("rich.progress", package="rich", needed_for="the progress bar")
     columns = (
         progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TimeRemainingColumn(),
+        progress.BarColumn(bar_width=10),  # all of it fits into 80 columns
+        progress.TaskProgressColumn(),
+        progress.TimeRemainingColumn(compact=True),
         progress.TextColumn("{task.fields[numbers]}"),
     )
     with progress.Progress(*columns, console=console.Console(file=stream)) as bars:
         task = bars.add_task("", total=None, numbers="")
 
         def show(now: Now, rate: float) -> None:
-            numbers = f"{now}, {rate:.0f} examples/s"
-            bars.update(
-                task, description=now.phase, total=now.steps, completed=now.step, numbers=numbers
-            )
+            done = {"total": now.steps, "completed": now.step}
+            bars.update(task, description=now.phase, numbers=f"{now} {rate:.0f}/s", **done)
 
         yield _Paced(REDRAW_SECONDS, show)

@@ -1,0 +1,128 @@
+"""A phase in progress: what is built for it, what a step moves, what a checkpoint holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..audit import Ledger
+from ..data import PairedBatches
+from ..errors import SettingError
+from ..methods import make
+from .averages import Averages
+from .config import Config
+from .folder import read_config, read_model
+from .job import Job, load
+from .optimizers import make_optimizer
+from .phases import MAIN, Phase
+from .problem import classes_of, describe
+from .step import Trainer
+
+Weights = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`base` is the model that counts; the trainer may train a larger one around it."""
+
+    phase: Phase
+    trainer: Trainer
+    base: nn.Module
+    pairs: PairedBatches
+    averages: Averages
+    pretrained: Weights | None
+
+    @property
+    def done(self) -> bool:
+        """Whether all its steps are."""
+        return self.pairs.step >= self.phase.schedule.steps
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it, in tensors, numbers, strings, lists and dicts."""
+        trainer = self.trainer
+        scaler = trainer.accelerator.scaler
+        return {
+            "model": trainer.accelerator.unwrap_model(trainer.model).state_dict(),
+            "optimizer": trainer.optimizer.state_dict(),
+            "scaler": None if scaler is None else scaler.state_dict(),
+            "method": {n: dict(part.state_dict()) for n, part in trainer.method.state.items()},
+            "pairs": self.pairs.state_dict(),
+            "averages": self.averages.state_dict(),
+            "pretrained": None if self.pretrained is None else dict(self.pretrained),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from it."""
+        trainer = self.trainer
+        load(trainer.accelerator.unwrap_model(trainer.model), state["model"])
+        trainer.optimizer.load_state_dict(state["optimizer"])
+        if trainer.accelerator.scaler is not None and state["scaler"] is not None:
+            trainer.accelerator.scaler.load_state_dict(state["scaler"])
+        for name, part in trainer.method.state.items():
+            part.load_state_dict(state["method"][name])
+        self.pairs.load_state_dict(state["pairs"])
+        self.averages.load_state_dict(state["averages"])
+
+
+def build(
+    job: Job, phase: Phase, ledger: Ledger, *, start: Weights | None, pretrained: Weights | None
+) -> Stage:
+    """A phase at its beginning, from a fresh model or from the weights `start`."""
+    base = job.model(start)
+    main = phase.name == MAIN
+    baseline, confusion = _judged_baseline(job, pretrained if main else None)
+    problem = describe(
+        job.task,
+        job.criterion,
+        options=job.config.batch,
+        steps=phase.schedule.steps,
+        seed=job.config.seed,
+        device=job.device,
+        pretrained=baseline,
+        confusion=confusion,
+    )
+    method = make(phase.method, problem, **(job.config.options if main else {}))
+    model = base if method.wrap is None else method.wrap(base).to(job.device)
+    optimizer = make_optimizer(job.config.optimizer, model, phase.base_rate)
+    model, optimizer = job.accelerator.prepare(model, optimizer)
+    trainer = Trainer(
+        job.accelerator,
+        model,
+        optimizer,
+        method,
+        ledger if main and method.sample.source == "train" else None,
+        accumulate=job.config.accumulate,
+        clip=job.config.clip,
+    )
+    pairs = job.pairs(method.sample)
+    return Stage(phase, trainer, base, pairs, Averages(job.device), pretrained if main else None)
+
+
+def _judged_baseline(job: Job, state: Weights | None) -> tuple[nn.Module | None, Tensor | None]:
+    """The pretrained model, and train examples counted by its prediction (row) and given label."""
+    if state is None:
+        return None, None
+    model = job.model(state).eval().requires_grad_(False)
+    if not classes_of(job.task):
+        return model, None
+    given, _ = job.judge(model, job.task.train)
+    return model, given.confusion.T.to(job.device)
+
+
+def at_hand(pretrained: Path | str | Weights | None, config: Config, data: str) -> Weights | None:
+    """The weights of a baseline trained earlier; refuses the folder of another run."""
+    if pretrained is None or isinstance(pretrained, Mapping):
+        return pretrained
+    path = Path(pretrained)
+    theirs, their_data = read_config(path)
+    if theirs.method != "uniform" or theirs.seed != config.seed or their_data != data:
+        other = "" if their_data == data else " on other data"
+        raise SettingError(
+            f"{path} holds a run of {theirs.method!r} with seed {theirs.seed}{other}; expected a "
+            f"baseline: 'uniform' with seed {config.seed} on the same data"
+        )
+    return read_model(path)

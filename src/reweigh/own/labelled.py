@@ -43,7 +43,11 @@ def read_confirmed(path: Path, classes: tuple[str, ...], size: int) -> Labelled:
         if not classes:
             given.append(numbers(piece.column("label")))
             continue
-        names = labels(piece.column("label")).to_pylist()
+        # An apostrophe that only kept a spreadsheet from running the label is no part of it.
+        names = [
+            name[1:] if name is not None and name not in code and name.startswith("'") else name
+            for name in labels(piece.column("label")).to_pylist()
+        ]
         for name in names:
             if name not in code:
                 raise DataError(f"{path}: {unknown('class', name, classes)}")

@@ -39,8 +39,8 @@ from reweigh.training import Config, Optimizer, fit
 RESULTS = Path(__file__).parents[1] / "results" / "audit"
 CELLS = RESULTS / "cells.jsonl"
 NOISES = {"uniform_flip": "to any class", "background_flip": "to one class"}
-SIZES = {"digits": 0, "mnist": 3000, "cifar10": 3000}
-STEPS = {"digits": 1500, "mnist": 1200, "cifar10": 1200}
+SIZES = {"digits": 0, "mnist": 2000, "cifar10": 2000}
+STEPS = {"digits": 1500, "mnist": 800, "cifar10": 800}
 SEEDS = range(3)
 SHOWN = ("ours", "loss", "cleanlab", "aum")
 FOLDS = 3

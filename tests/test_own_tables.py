@@ -12,15 +12,8 @@ import pytest
 
 from reweigh.data import tables
 from reweigh.data.cells import labels, numbers, words
-from reweigh.data.columns import (
-    CategoryColumn,
-    DateColumn,
-    NumberColumn,
-    Unused,
-    describe,
-    fit_column,
-    restore,
-)
+from reweigh.data.column_fitting import Unused, fit_column
+from reweigh.data.columns import CategoryColumn, DateColumn, NumberColumn, describe, restore
 from reweigh.data.conditions import parse
 from reweigh.data.scanning import scan
 from reweigh.data.tables import open_table

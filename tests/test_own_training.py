@@ -17,6 +17,7 @@ from own_data import images, table, texts, write_tables
 from reweigh.cli import main
 from reweigh.errors import DataError, SettingError
 from reweigh.own import Options, Signs, train
+from reweigh.own.labelled import read_confirmed
 from reweigh.own.listing import write_listing
 from reweigh.own.predictions import write_predictions
 
@@ -134,6 +135,10 @@ def test_the_listing_is_safe_to_open_in_a_spreadsheet(tmp_path):
         lines = list(csv.DictReader(stream))
     assert rows == len(lines) == 60
     assert {line["given_label"] for line in lines} == {"'=cmd()", "-1", "'@x"}
+    # What was made safe for a spreadsheet is understood when it comes back.
+    (tmp_path / "confirmed.csv").write_text("index,label\n4,'=cmd()\n5,-1\n")
+    confirmed = read_confirmed(tmp_path / "confirmed.csv", ("-1", "=cmd()", "@x"), 60)
+    assert confirmed.labels.tolist() == [1, 0]
 
 
 def test_checked_rows_may_be_marked_in_the_table(tmp_path):

@@ -2,86 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from ..own import Options, Signs
+from .run_output import signs, tell
 
-app = typer.Typer()
+if TYPE_CHECKING:
+    from ..own import Options
+
+app = typer.Typer(add_completion=False)
 
 _DATA, _TRAINING = "Your data", "Training (defaults fit the size of the data)"
+
+
+def _option(metavar: str, help_: str | None, panel: str) -> Any:
+    return typer.Option(metavar=metavar, help=help_, rich_help_panel=panel, show_default=False)
 
 
 @app.command()
 def train(
     data: Annotated[
         Path | None,
-        typer.Option(
-            metavar="D",
-            help="Rows with doubtful labels: CSV, Parquet, or a folder with one folder of images a class.",
-            rich_help_panel=_DATA,
-            show_default=False,
+        _option(
+            "D",
+            "Rows with doubtful labels: CSV, Parquet, or a folder with one folder of images a class.",
+            _DATA,
         ),
     ] = None,
     clean: Annotated[
         Path | None,
-        typer.Option(
-            metavar="C",
-            help="A few rows with checked labels, five or more a class; same form.",
-            rich_help_panel=_DATA,
-            show_default=False,
-        ),
+        _option("C", "A few rows with checked labels, five or more a class; same form.", _DATA),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(
-            metavar="COL",
-            help="The column of the labels (tables).",
-            rich_help_panel=_DATA,
-            show_default=False,
-        ),
+        _option("COL", "The column of the labels (tables).", _DATA),
     ] = None,
     clean_where: Annotated[
         str | None,
-        typer.Option(
-            metavar="'COL == VALUE'",
-            help="Instead of --clean: the checked rows are those of --data that meet this "
+        _option(
+            "'COL == VALUE'",
+            "Instead of --clean: the checked rows are those of --data that meet this "
             "(==, !=, <, <=, >, >=).",
-            rich_help_panel=_DATA,
-            show_default=False,
+            _DATA,
         ),
     ] = None,
     test: Annotated[
         Path | None,
-        typer.Option(
-            metavar="T",
-            help="More checked rows, kept for judging only.",
-            rich_help_panel=_DATA,
-            show_default=False,
-        ),
+        _option("T", "More checked rows, kept for judging only.", _DATA),
     ] = None,
     text: Annotated[
         str | None,
-        typer.Option(
-            metavar="COL",
-            help="Learn from the texts in this column, in any language.",
-            rich_help_panel=_DATA,
-            show_default=False,
-        ),
+        _option("COL", "Learn from the texts in this column, in any language.", _DATA),
     ] = None,
     encoder: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="A local transformers encoder for the texts.",
-            rich_help_panel=_DATA,
-            show_default=False,
-        ),
+        _option("DIR", "A local transformers encoder for the texts.", _DATA),
     ] = None,
     task: Annotated[
         str,
@@ -89,12 +66,7 @@ def train(
     ] = "auto",
     ignore: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COL",
-            help="Leave this column out; may be repeated.",
-            rich_help_panel=_DATA,
-            show_default=False,
-        ),
+        _option("COL", "Leave this column out; may be repeated.", _DATA),
     ] = None,
     only_clean_classes: Annotated[
         bool,
@@ -107,29 +79,22 @@ def train(
     encoding: Annotated[str, typer.Option(help="Of CSV files.", rich_help_panel=_DATA)] = "utf-8",
     image_size: Annotated[
         int | None,
-        typer.Option(
-            metavar="PIXELS",
-            help="Images are resized to this.",
-            rich_help_panel=_DATA,
-            show_default=False,
-        ),
+        _option("PIXELS", "Images are resized to this.", _DATA),
     ] = None,
     also_clean: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Rows of --data that were looked at, as `index,label`: they count as clean.",
-            rich_help_panel=_DATA,
-            show_default=False,
+        _option(
+            "FILE",
+            "Rows of --data that were looked at, as `index,label`: they count as clean.",
+            _DATA,
         ),
     ] = None,
     resume_with: Annotated[
         Path | None,
-        typer.Option(
-            metavar="RUN/confirmed.csv",
-            help="Train again as RUN was trained, with the rows `reweigh review` confirmed.",
-            rich_help_panel=_DATA,
-            show_default=False,
+        _option(
+            "RUN/confirmed.csv",
+            "Train again as RUN was trained, with the rows `reweigh review` confirmed.",
+            _DATA,
         ),
     ] = None,
     out: Annotated[
@@ -154,30 +119,17 @@ def train(
             show_default=False,
         ),
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(metavar="N", rich_help_panel=_TRAINING, show_default=False)
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(metavar="N", rich_help_panel=_TRAINING, show_default=False)
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(metavar="X", rich_help_panel=_TRAINING, show_default=False)
-    ] = None,
+    steps: Annotated[int | None, _option("N", None, _TRAINING)] = None,
+    batch: Annotated[int | None, _option("N", None, _TRAINING)] = None,
+    learning_rate: Annotated[float | None, _option("X", None, _TRAINING)] = None,
     hidden: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            help="Width of the two hidden layers.",
-            rich_help_panel=_TRAINING,
-            show_default=False,
-        ),
+        _option("N", "Width of the two hidden layers.", _TRAINING),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", rich_help_panel=_TRAINING)] = 0,
     threads: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", help="Of the CPU.", rich_help_panel=_TRAINING, show_default=False
-        ),
+        _option("N", "Of the CPU.", _TRAINING),
     ] = None,
 ) -> None:
     """Train on your own data, guided by the few rows you checked, and rank the labels to fix.
@@ -219,13 +171,13 @@ def train(
             raise SettingError(f"there is no {data}; expected a CSV or Parquet file or a folder")
         options, out = _options(data=data, **given), out or Path("reweigh-run")
     writable_folder(out)
-    with _signs() as signs:
+    with signs() as watched:
         from ..own import train as run
         from ..report.run import write_report
 
-        summary = run(options, out, signs)
+        summary = run(options, out, watched)
         page = write_report(out)
-    _print(summary, out, page)
+    tell(summary, out, page)
 
 
 def _options(**values: Any) -> Options:
@@ -236,17 +188,17 @@ def _options(**values: Any) -> Options:
 
 def _again(confirmed: Path, out: Path | None) -> tuple[Options, Path]:
     """The options of the run a file of confirmed rows lies in, and a folder beside that run."""
+    import json
+
     from ..errors import DataError
     from ..own.folder import OPTIONS, read_json
     from ..own.options import Options
 
     if not confirmed.is_file():
         raise DataError(f"there is no {confirmed}; expected what `reweigh review` exports into RUN")
-    run = confirmed.resolve().parent
+    run = confirmed.parent if confirmed.parent.name else confirmed.resolve().parent
     values = read_json(run / OPTIONS)
     values.pop("version")
-    import json
-
     options = Options.of(json.dumps(values), also_clean=confirmed)
     if out is None:
         number = 2
@@ -270,58 +222,3 @@ def _same(folder: Path, options: Options) -> bool:
         return False
     theirs.pop("version")
     return bool(theirs == json.loads(options.json()))
-
-
-def _print(summary: dict[str, Any], out: Path, page: Path) -> None:
-    metric, where = summary["metric"], summary["judged_on"]
-    if where:
-        rows = f"{summary['judged_rows']:,} {'test' if where == 'test' else 'held-out clean'} rows"
-        interval = f" ± {summary['interval']:.3g}" if summary["interval"] is not None else ""
-        typer.echo(f"\n{metric} on {rows}: {summary['figure']:.4g}{interval}")
-        for line in summary["comparison"]:
-            half = "" if line["interval"] is None else f" ± {line['interval']:.3g}"
-            typer.echo(f"  {line['name']}: {line['figure']:.4g}   gain {line['gain']:+.3g}{half}")
-    typer.echo(f"{summary['suggestions']:,} of {summary['train_rows']:,} labels look wrong")
-    for warning in summary["warnings"]:
-        typer.secho(f"note: {warning['what']} {warning['do']}", fg=typer.colors.YELLOW)
-    typer.echo(f"report: {page}\nnext:   reweigh audit {out}   or   reweigh review {out}")
-
-
-@contextmanager
-def _signs() -> Iterator[Signs]:
-    """Notices and a bar on standard error."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    from ..own import Signs
-
-    console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
-        task = bar.add_task("reading", total=None)
-        tenths = {"": -1}
-
-        def encoding(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total)
-
-        def step(method: str, now: Any) -> None:
-            bar.update(task, description=f"training {method}", completed=now.step, total=now.steps)
-            tenth = 10 * now.step // now.steps
-            if not console.is_terminal and tenth != tenths.get(method, 0):
-                console.print(f"training {method}: {now.step / now.steps:.0%}")
-            tenths[method] = tenth
-
-        yield Signs(say=console.print, encoding=encoding, step=step)

@@ -15,15 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reweigh.data.cells import labels, numbers, pandas
-from reweigh.data.columns import (
-    CategoryColumn,
-    Column,
-    Features,
-    Unused,
-    describe,
-    fit_column,
-    restore,
-)
+from reweigh.data.column_fitting import Unused, fit_column
+from reweigh.data.columns import CategoryColumn, Column, Features, describe, restore
 from reweigh.data.tables import Piece
 from reweigh.errors import DataError
 

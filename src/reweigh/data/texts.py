@@ -8,14 +8,13 @@
               last coordinates are mostly noise, and dividing each by its spread makes it loud
 
 Fitted on a sample of at most 20,000 texts. Buckets that fewer than two of them use are dropped.
-`LanguageModel` takes a local transformer instead: the mean of its last hidden states.
+`language_models.py` has a local transformer instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,14 +22,12 @@ import numpy.typing as npt
 
 from reweigh.data.cells import pandas, words
 from reweigh.data.columns import Features
-from reweigh.data.extras import optional
 from reweigh.data.tables import Piece
 from reweigh.errors import DataError
 
 SAMPLE, DIMENSIONS = 20_000, 192
 BUCKETS = 2**15
 SIZE = 8.0
-_LENGTH = 256  # tokens a language model reads of each text
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,81 +89,6 @@ def fit_texts(sample: Any, column: str) -> HashedTexts:
     svd = TruncatedSVD(dimensions, random_state=0)
     svd.fit(_weighed(counts[:, kept], idf))
     return HashedTexts(column, kept, idf, (SIZE * svd.components_.T).astype(np.float32))
-
-
-@dataclass(frozen=True, eq=False)
-class LanguageModel:
-    """A transformers encoder from a local folder; nothing is downloaded, no code of it runs."""
-
-    column: str
-    path: str
-    width: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one encoded text."""
-        return (self.width,)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The columns a table must have."""
-        return (self.column,)
-
-    def encode(self, piece: Piece) -> Features:
-        """[n, width]."""
-        import torch
-
-        tokenizer, model = _language_model(self.path)
-        parts = []
-        texts = text_of(piece, self.column)
-        for start in range(0, len(texts), 32):
-            tokens = tokenizer(
-                texts[start : start + 32],
-                padding=True,
-                truncation=True,
-                max_length=_LENGTH,
-                return_tensors="pt",
-            )
-            with torch.no_grad():
-                hidden = model(**tokens).last_hidden_state
-            there = tokens["attention_mask"].unsqueeze(2)
-            mean = (hidden * there).sum(1) / there.sum(1).clamp(min=1)
-            parts.append(torch.nn.functional.layer_norm(mean, mean.shape[1:]).numpy())
-        return np.concatenate(parts).astype(np.float32)
-
-    def digests(self, piece: Piece) -> npt.NDArray[np.uint64]:
-        """One number a text."""
-        return text_digests(piece, self.column)
-
-    def state(self) -> dict[str, Any]:
-        """All of it, as JSON: the encoder itself stays where it is."""
-        return {"column": self.column, "path": self.path, "width": self.width}
-
-
-def language_model(column: str, path: Path) -> LanguageModel:
-    """Open a local encoder."""
-    _, model = _language_model(str(path))
-    return LanguageModel(column, str(path.resolve()), int(model.config.hidden_size))
-
-
-_loaded: dict[str, tuple[Any, Any]] = {}
-
-
-def _language_model(path: str) -> tuple[Any, Any]:
-    if path not in _loaded:
-        if not Path(path).is_dir():
-            raise DataError(f"there is no folder {path}; expected a saved transformers encoder")
-        transformers = optional(
-            "transformers", package="transformers", extra="transformers", needed_for="--encoder"
-        )
-        try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
-            model = transformers.AutoModel.from_pretrained(path, local_files_only=True)
-        except (OSError, ValueError) as error:
-            why = (str(error).splitlines() or ["unknown"])[0]
-            raise DataError(f"{path} is no encoder that transformers can load ({why})") from error
-        _loaded[path] = tokenizer, model.eval()
-    return _loaded[path]
 
 
 def text_of(piece: Piece, column: str) -> list[str]:

@@ -7,6 +7,7 @@ inputs = mapped(path)                       # a tensor; indexing reads only the 
 
 from __future__ import annotations
 
+import mmap
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,7 +65,17 @@ def writing(
             )
 
 
-def mapped(path: Path) -> Tensor:
-    """The rows as a tensor over the file."""
+def mapped(path: Path) -> tuple[Tensor, Callable[[], None]]:
+    """The rows as a tensor over the file, and a function that lets go of what was read of it.
+
+    Rows that were read stay in memory until the kernel wants it back, which it does late. Letting
+    go costs nothing but reading them again, mostly from the kernel's own cache.
+    """
     array = np.load(path, mmap_mode="c", allow_pickle=False)
-    return torch.from_numpy(array)
+    handle = getattr(array, "_mmap", None)
+
+    def release() -> None:
+        if handle is not None and hasattr(mmap, "MADV_DONTNEED"):
+            handle.madvise(mmap.MADV_DONTNEED)
+
+    return torch.from_numpy(array), release

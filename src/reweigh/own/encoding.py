@@ -31,11 +31,12 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """inputs [rows, ...]; digests [rows]; readable [rows]."""
+    """inputs [rows, ...]; digests [rows]; readable [rows]; `release` lets go of rows in memory."""
 
     inputs: Tensor
     digests: npt.NDArray[np.uint64]
     readable: npt.NDArray[np.bool_]
+    release: Callable[[], None]
 
 
 def encode(
@@ -59,7 +60,8 @@ def encode(
         stream = io.BytesIO()
         np.savez(stream, made_of=np.array(made_of), **known)
         write_whole(notes, stream.getvalue())
-    return Encoded(mapped(rows), known["digests"], known["readable"])
+    inputs, release = mapped(rows)
+    return Encoded(inputs, known["digests"], known["readable"], release)
 
 
 def _pieces(files: Table | ImageFolder, encoder: Encoder) -> Iterator[tuple[Any, Any, Any]]:

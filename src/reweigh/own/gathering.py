@@ -6,20 +6,21 @@ parts = gather(options, say=print)     # data, clean and test; the encoder; the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from ..data import image_folders, scanning, table_encoding, texts
+from ..data import image_folders, language_models, scanning, table_encoding, texts
 from ..data.conditions import Condition, parse
 from ..data.image_folders import ImageEncoder, ImageFolder
+from ..data.language_models import LanguageModel
 from ..data.table_encoding import TableEncoder
 from ..data.tables import Table, is_table, open_table
 from ..data.targets import Targets, TargetScan, decide_task
-from ..data.texts import HashedTexts, LanguageModel
+from ..data.texts import HashedTexts
 from ..errors import DataError, SettingError
 from .options import Options
 
@@ -53,6 +54,12 @@ class Gathered:
     target: str
     sources: Mapping[str, Source]
     encoder: Encoder
+
+    def without_labels(self) -> Gathered:
+        """The same, holding no memory for labels that have found their place."""
+        nothing = Targets((), None, None)
+        light = {role: replace(source, targets=nothing) for role, source in self.sources.items()}
+        return replace(self, sources=light)
 
 
 def gather(options: Options, *, say: Say) -> Gathered:
@@ -93,7 +100,7 @@ def _tables(options: Options, say: Say) -> Gathered:
     task = decide_task(options.task, sources["data"].targets)
     if options.text is not None:
         encoder: TableEncoder | HashedTexts | LanguageModel = (
-            texts.language_model(options.text, options.encoder)
+            language_models.language_model(options.text, options.encoder)
             if options.encoder is not None
             else texts.fit_texts(sample.sample, options.text)
         )

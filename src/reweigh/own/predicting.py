@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from ..data import BatchOptions, Part, Scaling, in_order
 from ..data.cells import arrow, pandas
 from ..data.image_folders import ImageEncoder, list_images, pieces_of
+from ..data.language_models import LanguageModel
 from ..data.tables import ROWS, Piece, Table, open_table
-from ..data.texts import HashedTexts, LanguageModel
+from ..data.texts import HashedTexts
 from ..errors import DataError
 from ..training import evaluating, read_model
 from . import preprocessing

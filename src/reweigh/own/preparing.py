@@ -14,13 +14,14 @@ import numpy.typing as npt
 import torch
 
 from ..data import Part, Task
-from ..data.columns import robust_scale
+from ..data.column_fitting import robust_scale
 from ..errors import DataError
 from . import preprocessing
 from .encoding import Encoded, encode
 from .gathering import Gathered, Say, gather
+from .labelled import Labelled
 from .options import Options
-from .roles import Labelled, Roles, assign, hold_out, repeated
+from .roles import Roles, assign, hold_out, repeated
 
 FARTHEST = 10.0
 """Scaled targets of a regression are cut off here: one absurd value must not rule the training."""
@@ -34,6 +35,7 @@ class Prepared:
     judged_on     "test", "holdout", or "" where nothing was kept for judging
     centre, scale of the targets in a regression: trained on (y - centre) / scale
     unreadable    files of the data that could not be decoded, by index
+    release       lets go of encoded rows in memory; they are read again when needed
     """
 
     task: Task
@@ -44,6 +46,7 @@ class Prepared:
     centre: float
     scale: float
     unreadable: npt.NDArray[np.int64]
+    release: Callable[[], None]
 
 
 def prepare(
@@ -73,7 +76,7 @@ def prepare(
             progress(f"encoding {role}", done, total)
 
         encoded[role] = encode(source, found.encoder, folder / "encoded", role, progress=tick)
-    return _task(options, found, roles, encoded, say)
+    return _task(options, found.without_labels(), roles, encoded, say)
 
 
 def _task(
@@ -138,7 +141,7 @@ def _built(
 
     def part(role: str, chosen: Labelled, cut: float = np.inf) -> Part:
         values = targets(chosen.labels, cut)
-        return Part(encoded[role].inputs, torch.from_numpy(chosen.rows), values, values.clone())
+        return Part(encoded[role].inputs, torch.from_numpy(chosen.rows), values, values)
 
     clean = [(role, parts[name]) for name, role in (("clean", "clean"), ("own", "data"))]
     clean = [(role, chosen) for role, chosen in clean if len(chosen)]
@@ -151,7 +154,7 @@ def _built(
 
     def checked(chosen: Labelled) -> Part:
         values = targets(chosen.labels, FARTHEST)
-        return Part(inputs, torch.from_numpy(chosen.rows), values, values.clone())
+        return Part(inputs, torch.from_numpy(chosen.rows), values, values)
 
     kept, aside = every.where(~held), every.where(held)
     if len(parts["test"]):
@@ -170,5 +173,5 @@ def _built(
     readable = encoded["data"].readable
     return Prepared(
         task, found, classes, parts["data"].rows, judged_on, centre, scale,
-        np.flatnonzero(~readable),
+        np.flatnonzero(~readable), encoded["data"].release,
     )  # fmt: skip

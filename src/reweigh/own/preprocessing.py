@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from ..data.image_folders import ImageEncoder
+from ..data.language_models import LanguageModel
 from ..data.table_encoding import TableEncoder
-from ..data.texts import HashedTexts, LanguageModel
+from ..data.texts import HashedTexts
 from ..errors import DataError
 from ..files import write_whole
 from .gathering import Encoder

@@ -13,31 +13,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..data.cells import labels, numbers
 from ..data.draws import Draws
-from ..data.tables import open_table
 from ..data.targets import Codes
 from ..errors import DataError, unknown
 from .gathering import Gathered, Say
+from .labelled import Labelled, read_confirmed
 
-Rows = npt.NDArray[np.int64]
-Values = npt.NDArray[np.float64]
 Digests = npt.NDArray[np.uint64]
-
-
-@dataclass(frozen=True, eq=False)
-class Labelled:
-    """Rows of one source and their labels: codes (classes) or numbers (regression)."""
-
-    rows: Rows
-    labels: Values
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def where(self, keep: npt.NDArray[np.bool_]) -> Labelled:
-        """Those for which `keep` is true."""
-        return Labelled(self.rows[keep], self.labels[keep])
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,35 +142,6 @@ def _renumbered(roles: Roles, kept: list[int], in_train: npt.NDArray[np.bool_]) 
         moved(roles.clean),
         moved(roles.test),
     )
-
-
-def read_confirmed(path: Path, classes: tuple[str, ...], size: int) -> Labelled:
-    """`index,label`: rows of the data that somebody looked at, as `reweigh review` exports them."""
-    table = open_table(path)
-    table.require("index", "label")
-    places: list[npt.NDArray[np.float64]] = [np.empty(0)]
-    given: list[npt.NDArray[np.float64]] = [np.empty(0)]
-    code = {name: float(k) for k, name in enumerate(classes)}
-    for piece in table.pieces(["index", "label"]):
-        places.append(numbers(piece.column("index")))
-        if not classes:
-            given.append(numbers(piece.column("label")))
-            continue
-        names = labels(piece.column("label")).to_pylist()
-        for name in names:
-            if name not in code:
-                raise DataError(f"{path}: {unknown('class', name, classes)}")
-        given.append(np.array([code[name] for name in names]))
-    rows, values = np.concatenate(places), np.concatenate(given)
-    sound = (rows >= 0) & (rows < size) & (rows % 1 == 0)
-    if not sound.all() or np.isnan(values).any():
-        raise DataError(
-            f"{path}: a row has no label, or an index outside 0 ... {size - 1}; "
-            "expected rows of the training data"
-        )
-    # A row confirmed twice counts as it was confirmed last.
-    order = dict(zip(rows.astype(np.int64).tolist(), values.tolist(), strict=True))
-    return Labelled(np.array(list(order), dtype=np.int64), np.array(list(order.values())))
 
 
 def hold_out(clean: Labelled, share: float, *, classes: int, seed: int) -> npt.NDArray[np.bool_]:

@@ -7,28 +7,23 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from ..audit import Ranking
 from ..errors import DataError, SettingError
 from ..files import writable_folder, write_whole
 from ..training import Config, Now, Outcome, fit
 from . import auditing, folder, preprocessing
-from .comparing import METHODS, Judged, gain, judge
-from .diagnosis import class_weights, diagnose
+from .comparing import METHODS, judge
 from .folder import Json, read_json, write_json
 from .gathering import Say
 from .models import Network, config, network
 from .options import Options
 from .preparing import Prepared, prepare
+from .summary import summarise
 
+LET_GO = 200  # steps between letting go of encoded rows
 ENCODED, COMPARED = "encoded", "compare"
 PREPARED = {ENCODED, preprocessing.NAME, preprocessing.ARRAYS}
 """What lies in a folder before training begins."""
@@ -70,7 +65,7 @@ def train(options: Options, out: Path, signs: Signs | None = None) -> Json:
     signs.say("ranking the labels")
     ranking = auditing.rank(prepared.task.train, outcome, plan.batch)
     auditing.write(out, prepared, outcome, ranking)
-    summary = _summary(prepared, plan, shape, outcome, rivals, judged, ranking)
+    summary = summarise(prepared, plan, shape, outcome, rivals, judged, ranking)
     write_json(out / folder.SUMMARY, summary)
     shutil.rmtree(out / ENCODED, ignore_errors=True)
     return read_json(out / folder.SUMMARY)
@@ -95,7 +90,15 @@ def _check(out: Path, options: Options) -> None:
 
 def _fit(prepared: Prepared, plan: Config, shape: Network, out: Path, signs: Signs) -> Outcome:
     out.mkdir(parents=True, exist_ok=True)
-    return fit(shape.make, prepared.task, plan, out=out, progress=partial(signs.step, plan.method))
+
+    def step(now: Now) -> None:
+        if now.step % LET_GO == 0:
+            prepared.release()
+        signs.step(plan.method, now)
+
+    outcome = fit(shape.make, prepared.task, plan, out=out, progress=step)
+    prepared.release()
+    return outcome
 
 
 def _describe(
@@ -143,71 +146,3 @@ def _plan(prepared: Prepared, plan: Config, shape: Network) -> str:
         f"{prepared.found.kind}: {what}; {len(task.train):,} training rows, {len(task.clean):,} "
         f"clean; {shape.kind} on {size} inputs{hidden}, {plan.steps:,} steps of {plan.batch.size}"
     )
-
-
-def _summary(
-    prepared: Prepared,
-    plan: Config,
-    shape: Network,
-    outcome: Outcome,
-    rivals: dict[str, Outcome],
-    judged: dict[str, Judged],
-    ranking: Ranking,
-) -> Json:
-    comparison = [
-        {"method": name, "name": METHODS[name], "figure": found.figure, **gain(judged["reweigh"], found)}
-        for name, found in judged.items()
-        if name != "reweigh"
-    ]  # fmt: skip
-    suggested = ranking.suggested
-    confident = suggested >= 0 if prepared.classes else ~np.isnan(suggested)
-    summary: Json = _plain({
-        "metric": "accuracy" if prepared.classes else "mean absolute error",
-        "judged_on": prepared.judged_on,
-        "judged_rows": len(prepared.task.test) if prepared.judged_on else 0,
-        "figure": judged["reweigh"].figure if prepared.judged_on else None,
-        "interval": judged["reweigh"].interval if prepared.judged_on else None,
-        "comparison": comparison if prepared.judged_on else [],
-        "train_rows": len(prepared.task.train),
-        "clean_rows": len(prepared.task.clean),
-        "suggestions": int(confident.sum()),
-        "confusion": _confusion(prepared, ranking),
-        "class_weights": class_weights(prepared, outcome),
-        "warnings": diagnose(prepared, outcome, comparison),
-        "curves": {"reweigh": outcome.curve, **{name: o.curve for name, o in rivals.items()}},
-        "metrics": outcome.metrics,
-        "plan": {
-            "method": plan.method,
-            "steps": plan.steps,
-            "batch": plan.batch.size,
-            "clean_batch": plan.batch.clean_size,
-            "learning_rate": plan.optimizer.learning_rate,
-            "seed": plan.seed,
-            "network": asdict(shape),
-        },
-        "left_out": [asdict(column) for column in getattr(prepared.found.encoder, "unused", ())],
-    })  # fmt: skip
-    return summary
-
-
-def _confusion(prepared: Prepared, ranking: Ranking) -> list[Json]:
-    """given -> suggested, with counts, the commonest first."""
-    if not prepared.classes:
-        return []
-    given = prepared.task.train.targets.numpy()[ranking.order]
-    there = ranking.suggested >= 0
-    pairs = Counter(zip(given[there].tolist(), ranking.suggested[there].tolist(), strict=True))
-    name = prepared.classes.__getitem__
-    return [
-        {"given": name(g), "suggested": name(s), "count": count}
-        for (g, s), count in pairs.most_common(200)
-    ]
-
-
-def _plain(value: Any) -> Any:
-    """NaN is no JSON; nothing to tell is null."""
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,69 @@
+"""What `reweigh train` shows while it runs and when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ..own import Signs
+
+
+def tell(summary: dict[str, Any], out: Path, page: Path) -> None:
+    """The figures, the notes and what to do next."""
+    metric, where = summary["metric"], summary["judged_on"]
+    if where:
+        rows = f"{summary['judged_rows']:,} {'test' if where == 'test' else 'held-out clean'} rows"
+        interval = f" ± {summary['interval']:.3g}" if summary["interval"] is not None else ""
+        typer.echo(f"\n{metric} on {rows}: {summary['figure']:.4g}{interval}")
+        for line in summary["comparison"]:
+            half = "" if line["interval"] is None else f" ± {line['interval']:.3g}"
+            typer.echo(f"  {line['name']}: {line['figure']:.4g}   gain {line['gain']:+.3g}{half}")
+    typer.echo(f"{summary['suggestions']:,} of {summary['train_rows']:,} labels look wrong")
+    for warning in summary["warnings"]:
+        typer.secho(f"note: {warning['what']} {warning['do']}", fg=typer.colors.YELLOW)
+    typer.echo(f"report: {page}\nnext:   reweigh audit {out}   or   reweigh review {out}")
+
+
+@contextmanager
+def signs() -> Iterator[Signs]:
+    """Notices and a bar on standard error."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    from ..own import Signs
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task("reading", total=None)
+        quarters: dict[str, int] = {}
+
+        def encoding(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        def step(method: str, now: Any) -> None:
+            bar.update(task, description=f"training {method}", completed=now.step, total=now.steps)
+            quarter = 4 * now.step // now.steps
+            if not console.is_terminal and quarter != quarters.get(method, 0):
+                console.print(f"training {method}: {now.step / now.steps:.0%}")
+            quarters[method] = quarter
+
+        yield Signs(say=console.print, encoding=encoding, step=step)

@@ -4,6 +4,7 @@ What the paper says is written here once more, by hand, from its text and tables
 """
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,8 @@ IDS = [
     "confusion",
     "curves",
 ]
+
+CONTRACT = ("experiment", "method", "setting", "seed", "metrics", "seconds", "versions", "commit")
 
 # Tables 1 and 2: method, CIFAR-10, CIFAR-100 (mean and half a 95% interval, in percent).
 TABLE_1 = """
@@ -242,6 +245,14 @@ def test_mnist_small_differs_from_the_paper_in_steps_and_seeds_alone():
         for name in ("steps", "evaluate_every"):
             del mine["config"][name], theirs["config"][name]
         assert mine == theirs
+
+
+def test_the_page_about_reproducing_names_every_experiment_and_scale():
+    page = (Path(__file__).parents[1] / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    for name in [*IDS, *SCALES, "--as-published", *CONTRACT]:
+        assert name in page
+    published = {name for name, chosen in EXPERIMENTS.items() if chosen.published}
+    assert published == {*IDS[:5], "weight-distribution"}
 
 
 def test_a_mistyped_name_gets_a_suggestion():

@@ -12,6 +12,8 @@ from reweigh.models import lenet, norm, resnet, shortcut, wide_resnet
 
 COUNTS = {
     # He et al. (2016), table 6: 0.27, 0.46, 0.85 M; Zagoruyko and Komodakis: 2.7, 36.5 M.
+    # convolutions 432 + 4,608 + 13,824 + 55,296, norms 32 + 64 + 128 + 256, head 650
+    "resnet8-half": 75_290,
     "resnet20": 269_722,
     "resnet32": 464_154,
     "resnet56": 853_018,

@@ -157,3 +157,24 @@ def test_bad_input_says_what_to_do():
 KNOWN_PLAIN = "4990f1adebbf0aca64111eee6158e82000740d525d63fb19937d7d9a1080ee5f"
 KNOWN_PER_CLASS = "51b85a5ebe8a43d8e2a44849f4612b1378314ed28535b8101c85d50333a711d3"
 KNOWN_TASK = "c4a4bfc0c1934b012cf3a67011ec6e2159f3e9286d202d338b942d9659942dd9"
+
+
+def test_clean_images_can_be_spread_evenly_over_the_classes():
+    labels = torch.arange(10).repeat(30)
+    for seed in range(3):
+        cut = data.split(labels, seed=seed, clean=15, clean_even=True)
+        counts = torch.bincount(labels[cut.clean], minlength=10)
+        assert sorted(counts.tolist()) == [1] * 5 + [2] * 5
+
+
+def test_a_size_without_kept_classes_takes_evenly_many_of_each():
+    digits = data.load("digits")
+    recipe = data.Recipe("digits", size=203, clean_per_class=1)
+    tasks = [data.prepare(digits, recipe, seed=seed) for seed in (0, 1)]
+    for task in tasks:
+        truth = torch.cat([task.train.truth, task.clean.truth])
+        counts = torch.bincount(truth, minlength=10)
+        assert int(counts.sum()) == 203
+        assert set(counts.tolist()) == {20, 21}
+        assert torch.equal(digits.train.targets[task.train.ids], task.train.truth)
+    assert tasks[0].train.ids.tolist() != tasks[1].train.ids.tolist()

@@ -12,6 +12,8 @@ from reweigh.models import lenet, norm, resnet, shortcut, wide_resnet
 
 COUNTS = {
     # He et al. (2016), table 6: 0.27, 0.46, 0.85 M; Zagoruyko and Komodakis: 2.7, 36.5 M.
+    # convolutions 432 + 4,608 + 13,824 + 55,296, norms 32 + 64 + 128 + 256, head 650
+    "resnet8-half": 75_290,
     "resnet20": 269_722,
     "resnet32": 464_154,
     "resnet56": 853_018,
@@ -234,3 +236,15 @@ def test_bad_input_says_what_to_do():
         lenet.LeNetOptions(outputs=0)
     with pytest.raises(SettingError, match="size 0"):
         models.MLPOptions(hidden=(0,))
+
+
+def test_a_residual_net_can_be_narrow_and_halve_its_image_at_once():
+    from reweigh.errors import SettingError
+    from reweigh.models import ResNet, ResNetOptions
+
+    net = ResNet(ResNetOptions(depth=8, width=4, stem_stride=2))
+    assert net.stem(torch.zeros(1, 3, 32, 32)).shape == (1, 4, 16, 16)
+    assert net(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+    assert net.head.in_features == 16
+    with pytest.raises(SettingError, match="width is 0"):
+        ResNetOptions(width=0)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import DataError
-from . import demo, results
+from . import demo, results, run
 
 KINDS: dict[str, Callable[[Path], Path]] = {
+    "source.json": run.write_report,  # `reweigh train`
     "results.jsonl": results.write_report,  # `reweigh reproduce`
     "results.json": demo.write_report,  # `reweigh demo`
 }

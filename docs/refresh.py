@@ -1,10 +1,10 @@
 """Bring the README's picture and numbers in line with what lies under results/.
 
-    python docs/refresh.py           # rewrite docs/demo.svg and the marked blocks of README.md
-    python docs/refresh.py --check   # only say whether the README is up to date
+    python docs/refresh.py           # rewrite docs/demo.svg and the marked blocks of the pages
+    python docs/refresh.py --check   # only say whether the pages are up to date
 
-`results/demo/results.json` is what `reweigh demo` writes; `results/stability/table.md` is what
-`benchmarks/stability.py` writes.
+`results/demo/results.json` is what `reweigh demo` writes; `results/*/table.md` are what the
+benchmarks of the same names write.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ TITLES = {"uniform": "flipped to any other class", "background": "flipped to one
 NAMES = {"uniform": "plain", "reweigh": "reweighed"}
 COLOURS = {"uniform": "#d1632f", "reweigh": "#2f7fd1"}  # readable on white and on black
 GREY = "#808080"
+# pages that show a benchmark's whole table, and the mark where they do
+TABLES = {"docs/clean-set.md": "clean-set", "docs/recipes.md": "geometry"}
 
 
 def demo_block(results: dict[str, Any]) -> str:
@@ -105,7 +107,7 @@ def replaced(text: str, name: str, block: str) -> str:
 
 
 def main() -> int:
-    """Rewrite, or check; 1 if the README is behind the results."""
+    """Rewrite, or check; 1 if a page is behind the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--check", action="store_true", help="change nothing")
     check = parser.parse_args().check
@@ -116,9 +118,15 @@ def main() -> int:
     table = ROOT / "results/stability/table.md"
     if table.exists():
         text = replaced(text, "stability", stability_block(table.read_text()))
+    pages = {readme: (before, text)}
+    for name, mark in TABLES.items():
+        old = (ROOT / name).read_text()
+        _, _, whole = (ROOT / f"results/{mark}/table.md").read_text().partition("\n\n")
+        pages[ROOT / name] = (old, replaced(old, mark, whole.strip()))
     if check:
-        return int(text != before)
-    readme.write_text(text)
+        return int(any(old != new for old, new in pages.values()))
+    for page, (_, new) in pages.items():
+        page.write_text(new)
     picture(results, ROOT / "docs/demo.svg")
     return 0
 

@@ -1,0 +1,123 @@
+"""What classifier and regressor share: the network, the training, the stand-in for a clean set."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..clean_set import pseudo_clean
+from ..errors import ReweighWarning
+from .extras import missing
+from .networks import make_network
+
+try:
+    from sklearn.base import BaseEstimator
+    from sklearn.utils import check_random_state
+    from sklearn.utils.validation import check_is_fitted, validate_data
+
+    from .skorch_net import NumberedRows, ReweighedNet, as_fetched
+except ImportError as error:
+    raise missing("skorch", error) from error
+
+PER_CLASS = 10  # pseudo-clean rows, where no clean ones are given
+NO_CLEAN_SET = (
+    "fit was given no clean set, so {count} rows that several models agree on stand in for one; "
+    "errors with a pattern stay invisible to them. Pass X_clean and y_clean, rows checked by a "
+    "person: reweigh.suggest_clean says which to check"
+)
+
+
+class ReweighedEstimator(BaseEstimator):  # type: ignore[misc]
+    """The options are documented at `ReweighClassifier`."""
+
+    _numeric_target: bool
+
+    def __init__(
+        self,
+        module: Callable[[int, int], nn.Module] | None = None,
+        *,
+        hidden_sizes: tuple[int, ...] = (128,),
+        max_epochs: int = 50,
+        batch_size: int = 64,
+        clean_batch_size: int = 256,
+        lr: float = 0.02,
+        standardize: bool = True,
+        backend: str = "auto",
+        safeguard: Any = "auto",
+        net_options: dict[str, Any] | None = None,
+        device: str = "cpu",
+        random_state: Any = None,
+    ) -> None:
+        self.module, self.hidden_sizes = module, hidden_sizes
+        self.max_epochs, self.batch_size, self.clean_batch_size = (
+            max_epochs, batch_size, clean_batch_size,
+        )  # fmt: skip
+        self.lr, self.standardize = lr, standardize
+        self.backend, self.safeguard, self.net_options = backend, safeguard, net_options
+        self.device, self.random_state = device, random_state
+
+    def _check(self, *data: Any, reset: bool) -> Any:
+        """X, or X and y, as arrays; refused where they are not what scikit-learn expects."""
+        options: dict[str, Any] = {"dtype": np.float32, "allow_nd": self.module is not None}
+        if len(data) == 2:
+            options["y_numeric"] = self._numeric_target
+        return validate_data(self, *data, reset=reset, **options)
+
+    def _fit(
+        self, X: Any, targets: Tensor, clean: tuple[Any, Any] | None, groups: Any,
+        *, outputs: int, criterion: type[nn.Module],
+    ) -> None:  # fmt: skip
+        """Train on rows X and targets [n, ...]; `groups` [n] are what a stand-in is balanced over."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        inputs = torch.tensor(X)  # a copy: the rows may lie in read-only memory
+        if clean is None:
+            rows = self._stand_in(X, groups, seed)
+            clean = (inputs[rows], targets[rows])
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            network = make_network(
+                self.module, inputs, outputs=outputs, hidden=self.hidden_sizes,
+                standardize=self.standardize,
+            )  # fmt: skip
+            options = {
+                "optimizer": torch.optim.SGD, "optimizer__momentum": 0.9, "verbose": 0,
+                "train_split": None, **(self.net_options or {}),
+            }  # fmt: skip
+            if options["optimizer"] is not torch.optim.SGD:
+                options.pop("optimizer__momentum", None)
+            self.net_ = ReweighedNet(
+                network, criterion, criterion__reduction="none", clean=clean, clean_seed=seed,
+                clean_batch_size=self.clean_batch_size, backend=self.backend,
+                safeguard=self.safeguard, lr=self.lr, max_epochs=self.max_epochs,
+                batch_size=self.batch_size, iterator_train__shuffle=True,
+                iterator_train__collate_fn=as_fetched, device=self.device, **options,
+            )  # fmt: skip
+            self.net_.fit(NumberedRows(inputs, targets), None)
+        if self.module is None:
+            # Small enough to predict in float64, so that a row's prediction is the same to the
+            # last digit one reads, whichever rows it is asked about with.
+            self.net_.module_.cpu().double()
+        self.ledger_ = self.net_.ledger_
+        table = self.ledger_.table()
+        self.sample_weight_, self.suspicion_ = table["mean_weight"], table["zero_share"]
+
+    def _stand_in(self, X: Any, groups: Any, seed: int) -> Tensor:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ReweighWarning)  # one warning is enough
+            rows = pseudo_clean(X, groups, per_class=PER_CLASS, seed=seed).rows
+        warnings.warn(NO_CLEAN_SET.format(count=len(rows)), ReweighWarning, stacklevel=4)
+        return rows
+
+    def _outputs(self, X: Any) -> Tensor:
+        check_is_fitted(self)
+        inputs = torch.tensor(self._check(X, reset=False))
+        module = self.net_.module_.eval()
+        like = next(module.parameters())
+        with torch.no_grad():
+            parts = [module(part.to(like)).cpu() for part in inputs.split(1024)]
+        return torch.cat(parts)

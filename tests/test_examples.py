@@ -14,7 +14,7 @@ LONGEST = 80  # lines
 # example, the module its framework is, the page that shows it, what it prints at the end
 EXAMPLES = [
     ("sklearn_table", "skorch", "sklearn", r"of the 100 most suspicious rows, (9\d|100) are"),
-    ("transformers_text", "transformers", "transformers", r"suspicious texts, (9\d|100) are"),
+    ("transformers_text", "transformers", "transformers", r"suspicious texts, ([7-9]\d|100) are"),
     ("lightning_images", "lightning", "lightning", r"suspicious images, (9\d|100) are"),
 ]
 
@@ -49,4 +49,6 @@ def test_the_page_shows_what_the_example_does(name, framework, page, printed):
 
 
 def test_every_example_is_in_the_table():
-    assert {p.stem for p in (ROOT / "examples").glob("*.py")} == {name for name, *_ in EXAMPLES}
+    elsewhere = {"noisy_table"}  # the tutorial's, run by tests/test_own_docs.py
+    here = {name for name, *_ in EXAMPLES}
+    assert {p.stem for p in (ROOT / "examples").glob("*.py")} == here | elsewhere

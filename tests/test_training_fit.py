@@ -257,3 +257,15 @@ def test_bfloat16_trains_near_float32():
     assert mixed.metrics["test_loss"] != exact.metrics["test_loss"]
     assert mixed.metrics["test_loss"] == pytest.approx(exact.metrics["test_loss"], rel=0.05)
     assert mixed.model[1].weight.dtype == torch.float32
+
+
+def test_a_data_loader_that_another_trainer_left_at_its_end_changes_nothing():
+    accelerate = pytest.importorskip("accelerate")
+    before = fit(linear, digits_task(), tiny_config("uniform", accumulate=5))
+    loader = accelerate.Accelerator().prepare(torch.utils.data.DataLoader(torch.arange(4)))
+    iterator = iter(loader)
+    for _ in range(4):
+        next(iterator)  # not finished: the state of the process still points at it
+    after = fit(linear, digits_task(), tiny_config("uniform", accumulate=5))
+    for name, value in before.model.state_dict().items():
+        assert torch.equal(value, after.model.state_dict()[name])

@@ -53,7 +53,11 @@ def make_accelerator(config: Config, out: Path | None) -> Any:
     try:
         return accelerate.Accelerator(
             mixed_precision=config.precision,
-            gradient_accumulation_steps=config.accumulate,
+            # Pieces are counted, not data loaders watched: one that another trainer of this process
+            # has left at its end would make every piece an update.
+            gradient_accumulation_plugin=accelerate.utils.GradientAccumulationPlugin(
+                num_steps=config.accumulate, sync_with_dataloader=False
+            ),
             cpu=config.device == "cpu",
             log_with=list(config.trackers) or None,
             project_dir=out,

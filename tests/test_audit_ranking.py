@@ -18,8 +18,14 @@ def test_classes_are_ranked_as_the_module_says():
     rows = np.arange(n)
     others = p.copy()
     others[rows, given] = -1
+    zeros = draw.random(n)
     found = rank_classes(
-        mean_loss=loss, p_given=p[rows, given], rival=others.argmax(1), p_rival=others.max(1)
+        given,
+        mean_loss=loss,
+        zero_share=zeros,
+        p_given=p[rows, given],
+        rival=others.argmax(1),
+        p_rival=others.max(1),
     )
     for place, k in enumerate(found.order):
         best = max((p[k, c], c) for c in range(classes) if c != given[k])
@@ -35,7 +41,9 @@ def test_classes_are_ranked_as_the_module_says():
 
 def test_an_example_never_seen_is_ranked_by_its_margin():
     found = rank_classes(
+        np.array([0, 0]),
         mean_loss=np.array([np.nan, 0.0]),
+        zero_share=np.array([np.nan, 0.0]),
         p_given=np.array([0.1, 0.9]),
         rival=np.array([1, 1]),
         p_rival=np.array([0.9, 0.1]),
@@ -45,13 +53,39 @@ def test_an_example_never_seen_is_ranked_by_its_margin():
 
 
 def test_equals_keep_the_order_of_the_data():
+    same = np.full(50, 0.5)
     found = rank_classes(
-        mean_loss=np.ones(50),
-        p_given=np.full(50, 0.4),
-        rival=np.zeros(50, int),
-        p_rival=np.full(50, 0.6),
-    )
+        np.zeros(50, int), mean_loss=same, zero_share=same, p_given=same, rival=same.astype(int), p_rival=same
+    )  # fmt: skip
     assert found.order.tolist() == list(range(50))
+
+
+def of_class(means):
+    """The suspicion of one example of each class, all alike but for their class's zero share."""
+    n = len(means)
+    same = np.full(n, 0.5)
+    found = rank_classes(
+        np.arange(n), mean_loss=np.full(n, math.log(2)), zero_share=np.array(means), p_given=same,
+        rival=np.zeros(n, int), p_rival=same,
+    )  # fmt: skip
+    suspicion = np.empty(n)
+    suspicion[found.order] = found.suspicion
+    return suspicion
+
+
+def test_a_class_that_hardly_ever_helped_is_more_suspicious_as_a_whole():
+    suspicion = of_class([0.4, 0.5, 0.6, 0.45, 0.9])
+    logits = [math.log(z / (1 - z)) for z in (0.4, 0.5, 0.6, 0.45, 0.9)]
+    middle = sorted(logits)[2]
+    assert suspicion[:4] == pytest.approx([0.5] * 4)
+    assert suspicion[4] == pytest.approx(1 / (1 + math.exp(middle - logits[4])))
+
+
+@pytest.mark.parametrize(
+    "means", [[0.4, 0.5, 0.6, 0.45, 0.65], [0.1, 0.1, 0.9], [0.2, 0.3, 0.4, 0.5]]
+)
+def test_classes_that_do_not_stand_out_are_alike(means):
+    assert of_class(means) == pytest.approx([0.5] * len(means))
 
 
 def test_numbers_are_suspicious_by_their_distance_in_usual_distances():

@@ -4,11 +4,18 @@ Classes, with p the trained model's probabilities and g the given label:
 
     margin      p_g - max_{c != g} p_c                       in [-1, 1]
     doubt       1 - exp(-mean loss during the run)           in [0, 1]: 1 - the mean chance given to g
-    suspicion   (doubt + (1 - margin) / 2) / 2               in [0, 1]; highest first
+    own         (doubt + (1 - margin) / 2) / 2               in [0, 1]
+    of class    l_g = logit of the mean zero share of the examples given g; where l_g lies more than
+                OUTLYING robust deviations over the median class, l_g - median, else 0
+    suspicion   sigmoid(logit(own) + of class)               in [0, 1]; highest first
     suggestion  argmax p, where that is not g and p is at least CONFIDENT
 
-Both come from a *reweighed* run: its model was not taught the wrong labels it gave no weight, so it
-goes on finding them hard. A plain run learns errors that have a pattern, and then finds them easy.
+All of it comes from a *reweighed* run: its model was not taught the wrong labels it gave no weight,
+so it goes on finding them hard. A plain run learns errors that have a pattern, and then finds them
+easy. A class whose examples hardly ever help the clean ones, unlike those of all other classes, is one
+that wrong labels flowed into: that speaks where the model is too weak to tell single examples apart.
+A class that is merely far too common can look the same, and its examples are then ranked too high as a
+whole, though still in the right order among themselves.
 
 Regression, with r = |given - predicted| and s = 1.4826 median(r), a robust standard deviation:
 
@@ -27,6 +34,9 @@ Reals = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
 CONFIDENT = 0.5
+OUTLYING = 3.0
+FEWEST_CLASSES = 4  # of two or three, none can be told to stand out
+LEAST_SPREAD = 0.3  # of class logits, so that chance in small or equal classes does not stand out
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,18 +59,49 @@ class Ranking:
         return len(self.order)
 
 
-def rank_classes(*, mean_loss: Reals, p_given: Reals, rival: Places, p_rival: Reals) -> Ranking:
+def rank_classes(
+    given: Places,
+    *,
+    mean_loss: Reals,
+    zero_share: Reals,
+    p_given: Reals,
+    rival: Places,
+    p_rival: Reals,
+) -> Ranking:
     """Rank labels that are classes; `rival` is the most probable class but the given one, all [n].
 
-    An example never seen in training has a NaN for its mean loss; its margin alone speaks.
+    An example never seen in training has NaN for mean loss and zero share; its margin alone speaks.
     """
     margin = p_given - p_rival
     doubt = 1 - np.exp(-np.maximum(mean_loss, 0))
     from_margin = (1 - margin) / 2
-    suspicion = (np.where(np.isnan(doubt), from_margin, doubt) + from_margin) / 2
+    own = (np.where(np.isnan(doubt), from_margin, doubt) + from_margin) / 2
+    suspicion = 1 / (1 + np.exp(-_logit(own) - _of_class(given, zero_share)[given]))
     confident = (margin < 0) & (p_rival >= CONFIDENT)
     suggested = np.where(confident, rival, -1)
     return _ordered(suspicion, suggested, np.where(confident, p_rival, p_given))
+
+
+def _of_class(given: Places, zero_share: Reals) -> Reals:
+    """What being given each class adds to the logit; 0 for all but classes that stand out."""
+    known = ~np.isnan(zero_share)
+    counts = np.bincount(given[known], minlength=given.max() + 1)
+    there = counts > 0
+    added = np.zeros(len(counts))
+    if there.sum() < FEWEST_CLASSES:
+        return added
+    sums = np.bincount(given[known], weights=zero_share[known], minlength=len(counts))
+    logits = _logit(sums[there] / counts[there])
+    excess = logits - np.median(logits)
+    spread = max(1.4826 * float(np.median(np.abs(excess))), LEAST_SPREAD)
+    added[there] = np.where(excess > OUTLYING * spread, excess, 0.0)
+    return added
+
+
+def _logit(share: Reals) -> Reals:
+    bounded = np.clip(share, 1e-6, 1 - 1e-6)
+    found: Reals = np.log(bounded / (1 - bounded))
+    return found
 
 
 def rank_numbers(given: Reals, *, predicted: Reals) -> Ranking:

@@ -49,8 +49,15 @@ def rank(train: Part, outcome: Outcome, options: BatchOptions) -> Ranking:
         rival[mine] = p.argmax(1)
         p_rival[mine] = p[rows, rival[mine]]
         start += len(p)
-    loss = outcome.ledger.table()["mean_loss"]
-    return rank_classes(mean_loss=loss, p_given=p_given, rival=rival, p_rival=p_rival)
+    ledger = outcome.ledger.table()
+    return rank_classes(
+        given,
+        mean_loss=ledger["mean_loss"],
+        zero_share=ledger["zero_share"],
+        p_given=p_given,
+        rival=rival,
+        p_rival=p_rival,
+    )
 
 
 def write(folder: Path, prepared: Prepared, outcome: Outcome, ranking: Ranking) -> None:

@@ -194,7 +194,7 @@ class Ledger:
     def of(cls, columns: Mapping[str, Column]) -> Ledger:
         """A ledger with that `table`. To look at, not to go on from: when things were is not in it."""
         found = {
-            name: torch.from_numpy(np.asarray(columns[name], dtype=np.float64))
+            name: torch.from_numpy(np.array(columns[name], dtype=np.float64))
             for name in COLUMNS if name != "given_label"
         }  # fmt: skip
         seen, loss, score = found["seen"], found["mean_loss"], found["last_score"]

@@ -29,6 +29,16 @@ def make_optimizer(
     return _MAKERS[settings.name](groups, settings, learning_rate)
 
 
+def unwrapped(optimizer: Any, accelerator: Any) -> Any:
+    """The optimizer inside Accelerate's wrapper, where that does nothing for it.
+
+    The wrapper scales half-precision gradients and serves sharded models. It also looks for an
+    optional package on the disk twice a step, which takes longer than a small model's whole step.
+    """
+    simple = str(accelerator.distributed_type.value) in ("NO", "MULTI_CPU", "MULTI_GPU")
+    return optimizer.optimizer if simple and accelerator.scaler is None else optimizer
+
+
 def _sgd(groups: Any, settings: Optimizer, rate: float) -> torch.optim.Optimizer:
     return torch.optim.SGD(groups, lr=rate, momentum=settings.momentum, nesterov=settings.nesterov)
 

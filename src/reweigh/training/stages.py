@@ -17,7 +17,7 @@ from .averages import Averages
 from .config import Config
 from .folder import read_config, read_model
 from .job import Job, load
-from .optimizers import make_optimizer
+from .optimizers import make_optimizer, unwrapped
 from .phases import MAIN, Phase
 from .problem import classes_of, describe
 from .step import Trainer
@@ -88,11 +88,11 @@ def build(
     method = make(phase.method, problem, **(job.config.options if main else {}))
     model = base if method.wrap is None else method.wrap(base).to(job.device)
     optimizer = make_optimizer(job.config.optimizer, model, phase.base_rate)
-    model, optimizer = job.accelerator.prepare(model, optimizer)
+    model, prepared = job.accelerator.prepare(model, optimizer)
     trainer = Trainer(
         job.accelerator,
         model,
-        optimizer,
+        unwrapped(prepared, job.accelerator),
         method,
         ledger if main and method.sample.source == "train" else None,
         accumulate=job.config.accumulate,

@@ -40,7 +40,8 @@ class Trainer:
                 view = View(self.model, train, pair.clean, ids, step, learning_rate)
                 weighed = self.method.weigh(view, self.method.losses)
                 self.accelerator.backward(weighed.loss)
-                if self.clip is not None and self.accelerator.sync_gradients:
+            if self.accelerator.sync_gradients:
+                if self.clip is not None:
                     self.accelerator.clip_grad_norm_(self.model.parameters(), self.clip)
                 self.optimizer.step()
                 self.optimizer.zero_grad()

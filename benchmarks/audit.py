@@ -210,7 +210,10 @@ def table(cells: list[dict]) -> str:
                     continue
                 values = {s: [best(c, metric, s) for c in mine] for s in SHOWN}
                 top = max(SHOWN, key=lambda s: np.mean(values[s]))
-                shown = [f"{np.mean(v):.3f} ± {interval(v):.3f}" for v in values.values()]
+                shown = [
+                    f"{np.mean(v):.3f} ± {interval(v):.3f}" if len(v) > 1 else f"{np.mean(v):.3f}"
+                    for v in values.values()
+                ]
                 shown = [f"**{x}**" if s == top else x for s, x in zip(SHOWN, shown, strict=True)]
                 lines.append(f"| {name} | {what} | {len(mine)} | " + " | ".join(shown) + " |")
         lines.append("")

@@ -145,8 +145,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         )
     methods = sorted(
         {row["method"] for row in rows},
-        key=lambda m: -statistics.mean(
-            statistics.mean(found[c][m]) for c in columns if m in found[c]
+        key=lambda m: (
+            -statistics.mean(statistics.mean(found[c][m]) for c in columns if m in found[c])
         ),
     )
     best = {

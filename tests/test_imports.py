@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "training": {"methods", "core", "data", "audit", "files"},
     "experiments": {"files", "training", "methods", "models", "data", "audit", "core"},
     # A user's own data: from files to a trained, audited run.
-    "own": {"files", "training", "methods", "models", "data", "audit"},
+    "own": {"files", "spreadsheets", "training", "methods", "models", "data", "audit"},
     "report": {"files"},
     "review": {"files", "spreadsheets", "audit", "report"},
     "clean_set": {"core"},

@@ -11,9 +11,9 @@ from typing import Any
 from ..data.cells import arrow
 from ..errors import DataError
 from ..files import whole
+from ..spreadsheets import harmless
 from .auditing import COLUMNS
 from .folder import AUDIT, Run
-from .spreadsheets import safe
 
 
 def write_listing(
@@ -48,4 +48,4 @@ def write_listing(
 def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return f"{value:.6g}"
-    return safe(value) if isinstance(value, str) else value
+    return harmless(value) if isinstance(value, str) else value

@@ -15,8 +15,8 @@ from ..data.image_folders import ImageEncoder
 from ..data.tables import open_table
 from ..errors import DataError
 from ..files import whole
+from ..spreadsheets import harmless
 from .predicting import Predictor, image_paths, load
-from .spreadsheets import safe
 
 
 def write_predictions(run: Path, data: Path, out: Path, *, encoding: str = "utf-8") -> int:
@@ -36,7 +36,7 @@ def write_predictions(run: Path, data: Path, out: Path, *, encoding: str = "utf-
                 continue
             if writer is None:
                 writer = csv.writer(text)
-                writer.writerow([safe(name) for name in table.column_names])
+                writer.writerow([harmless(name) for name in table.column_names])
             for row in table.to_pylist():
                 writer.writerow([_cell(cell) for cell in row.values()])
         if not rows:
@@ -71,4 +71,4 @@ def _tables(predictor: Predictor, data: Path, encoding: str) -> Iterator[Any]:
 def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return f"{value:.6g}"
-    return safe(value) if isinstance(value, str) else value
+    return harmless(value) if isinstance(value, str) else value

@@ -77,9 +77,18 @@ class Run:
     """Plain SGD with momentum over a method's hooks; `saved()` and `load()` are all it remembers."""
 
     def __init__(
-        self, name, task, inputs, *, kind="classes", learning_rate=0.1, net=None, **options
+        self,
+        name,
+        task,
+        inputs,
+        *,
+        kind="classes",
+        learning_rate=0.1,
+        net=None,
+        size=SIZE,
+        **options,
     ):
-        self.task, self.inputs = task, inputs
+        self.task, self.inputs, self.size = task, inputs, size
         self.method = make(name, task, **options)
         net = model(kind) if net is None else net
         self.model = self.method.wrap(net) if self.method.wrap else net
@@ -87,7 +96,7 @@ class Run:
         self.step = 0
 
     def ids(self, n):
-        return torch.randperm(n, generator=torch.Generator().manual_seed(self.step))[:SIZE]
+        return torch.randperm(n, generator=torch.Generator().manual_seed(self.step))[: self.size]
 
     def view(self):
         clean_x, clean_y = self.task.clean
@@ -137,3 +146,40 @@ class Run:
 def kinds(name):
     """The kinds of problem that a method must work on."""
     return ["classes", "binary"] + ([] if METHODS[name].needs_classes else ["regression"])
+
+
+class Given(nn.Module):
+    """Outputs that the test writes down as inputs, made trainable by a factor of one."""
+
+    def __init__(self, dtype=torch.float32):
+        super().__init__()
+        self.factor = nn.Parameter(torch.ones((), dtype=dtype))
+
+    def forward(self, inputs):
+        return self.factor * inputs
+
+
+def weigh_losses(method, losses, *, ids=None, step=0, labels=None):
+    """Weigh a batch whose losses are written down; the problem's criterion must be `as_given`."""
+    losses = torch.as_tensor(losses)
+    ids = torch.arange(len(losses)) if ids is None else torch.as_tensor(ids)
+    batch = (losses, torch.zeros(len(losses)) if labels is None else labels)
+    return method.weigh(View(Given(losses.dtype), batch, None, ids, step, 0.1), method.losses)
+
+
+def as_given(outputs, targets):
+    return outputs
+
+
+def losses_problem(labels, *, classes=0, **options):
+    """A problem in which a batch's inputs are its losses."""
+    labels = torch.as_tensor(labels)
+    return Problem(
+        criterion=as_given,
+        classes=classes,
+        train_labels=labels,
+        clean_labels=labels[:1],
+        clean=(torch.zeros(1), labels[:1]),
+        steps=options.pop("steps", 10),
+        **options,
+    )

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..core.loss import Loss
+from ..errors import SettingError
 from .contract import Method, Problem, Stateful, View, Weighed, plain_losses
 from .lessons import labelled_twice, losses_of_both
 from .memory import Memory
@@ -46,6 +47,8 @@ def mentornet(
 ) -> Method:
     """Examples count by what a mentor makes of their loss history."""
     check(percentile, decay, burn_in)
+    if window < 1:
+        raise SettingError(f"window is {window}; expected one visit at least")
     device = problem.train_labels.device
     mentor = seeded(lambda: Mentor(problem.classes), problem.generator("mentor")).to(device)
     adam = torch.optim.Adam(mentor.parameters(), lr=learning_rate)

@@ -20,9 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..core.isolation import differentiable_kernels
+from ..core.isolation import differentiable_kernels, eager
 from ..core.loss import Batch, Loss, evaluate
 from ..core.parameters import trainable
+from ..errors import SettingError
 from .contract import Method, Problem, Stateful, View, Weighed, plain_losses
 from .seeded import seeded
 
@@ -35,12 +36,14 @@ def meta_weight_net(
     weight_decay: float = 1e-4,
 ) -> Method:
     """Examples count by their loss, in a way that is learnt from the clean batches."""
+    if hidden < 1:
+        raise SettingError(f"hidden is {hidden}; expected one unit at least")
     network = seeded(lambda: weight_network(hidden), problem.generator("weight network"))
     network.to(problem.train_labels.device)
     adam = torch.optim.Adam(network.parameters(), lr=learning_rate, weight_decay=weight_decay)
 
     def weigh(view: View, loss: Loss) -> Weighed:
-        with differentiable_kernels(view.model), torch.enable_grad():
+        with eager(), differentiable_kernels(view.model), torch.enable_grad():
             losses = evaluate(view.model, loss, view.train, which="train")
             clean_loss, gradient = meta_gradient(network, view, loss, losses)
         for parameter, g in zip(network.parameters(), gradient, strict=True):
@@ -115,6 +118,7 @@ def evaluate_at(
     buffers = {name: b.clone() for name, b in model.named_buffers()}
     replaced = {f"model.{name}": t for name, t in {**buffers, **parameters}.items()}
     devices = {p.device for p in parameters.values() if p.device.type == "cuda"}
-    with torch.random.fork_rng(devices=devices):
+    with torch.random.fork_rng(devices=list(devices)):
+        torch.manual_seed(int(torch.randint(2**62, ())))  # not the masks of the next train batch
         losses: Tensor = functional_call(_Called(model, loss), replaced, (batch,))
         return losses

@@ -104,7 +104,7 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
         "mentornet": Entry(
             mentornet,
             "A second network learns from loss histories which labels to trust.",
-            "1.1",
+            "1",
             ("classes", "clean"),
         ),
         "mentornet_predefined": Entry(
@@ -116,13 +116,13 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
         "reweigh": Entry(
             reweigh,
             "Ours: examples count by how much a step on them helps the clean batch.",
-            "1.8 to 2.7",
+            "2.5 to 3",
             ("clean",),
         ),
         "reweigh_literal": Entry(
             reweigh_literal,
             "Ours without a safeguard: the paper's rule to the letter.",
-            "1.8 to 2.7",
+            "2.5 to 3",
             ("clean",),
         ),
         "focal": Entry(
@@ -150,7 +150,7 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
         "meta_weight_net": Entry(
             meta_weight_net,
             "A small network from loss to weight, learnt from the clean batches.",
-            "4",
+            "4 to 5",
             ("clean",),
         ),
     }

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import pickle
 import resource
 import signal
 import subprocess
@@ -60,12 +61,27 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path):
         fit(tiny, digits_task(), tiny_config(), out=tmp_path, progress=progress)
 
 
-def test_without_a_folder_a_stopped_run_says_that_it_is_lost():
+def test_without_a_folder_ctrl_c_is_what_it_always_is():
     def progress(now):
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(Interrupted, match="nothing was kept"):
+    with pytest.raises(KeyboardInterrupt):
         fit(tiny, digits_task(), tiny_config(), progress=progress)
+
+
+def test_an_ignored_signal_stays_ignored(tmp_path):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        fit(tiny, digits_task(), tiny_config(steps=2), out=tmp_path,
+            progress=lambda now: os.kill(os.getpid(), signal.SIGINT))  # fmt: skip
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_request_to_stop_passes_between_processes():
+    stopped = pickle.loads(pickle.dumps(Interrupted("stopped at step 3", signal.SIGTERM)))
+    assert (str(stopped), stopped.exit_code) == ("stopped at step 3", 143)
 
 
 def test_the_command_line_ends_with_the_signals_code(monkeypatch, capsys):

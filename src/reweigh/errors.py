@@ -60,6 +60,9 @@ class Interrupted(ReweighError):
         super().__init__(message)
         self.signal = signal
 
+    def __reduce__(self) -> tuple[type[Interrupted], tuple[str, int]]:
+        return type(self), (str(self), self.signal)  # from one process to another
+
     @property
     def exit_code(self) -> int:
         """What a shell expects of a process ended by that signal: 130 for Ctrl-C, 143 for SIGTERM."""

@@ -19,17 +19,16 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from ..core import Reweighter, per_example
+from ..data import BatchOptions
 from ..errors import SettingError, unknown
+from ..training import Config, Now, Optimizer, fit
 from .digits import CLASSES, Digits
 
-METHODS = ("uniform", "reweigh")
+SUSPICION = {"uniform": "mean_loss", "reweigh": "zero_share"}  # columns of the ledger
+METHODS = tuple(SUSPICION)
 EVALUATIONS = 40  # points on a learning curve
 TICK = 10  # steps between signs of life
-
-loss = per_example(functional.cross_entropy)
 
 
 @dataclass(frozen=True)
@@ -76,65 +75,53 @@ def train(
     """Train one network; `tick(k)` is called whenever k more steps are done."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
-    model = make_model(seed, settings.hidden)
-    optimizer = torch.optim.SGD(
-        model.parameters(), lr=settings.learning_rate, momentum=settings.momentum
-    )
-    reweigh = Reweighter(model, loss)
-    clean = (digits.clean_images, digits.clean_labels)
-    n = len(digits.train_labels)
-    total, seen = torch.zeros(n), torch.zeros(n)
-    every = max(1, settings.steps // EVALUATIONS)
-    curve = [(0, accuracy(model, digits))]
-    for step, rows in enumerate(batches(n, settings, seed=seed), start=1):
-        batch = (digits.train_images[rows], digits.train_labels[rows])
-        optimizer.zero_grad()
-        if method == "reweigh":
-            outcome = reweigh(batch, clean)
-            outcome.loss.backward()
-            signal = (outcome.weights <= 0).float()
-        else:
-            losses = loss(model, batch)
-            losses.mean().backward()
-            signal = losses.detach()
-        optimizer.step()
-        total.index_add_(0, rows, signal)
-        seen.index_add_(0, rows, torch.ones(len(rows)))
-        if step % every == 0 or step == settings.steps:
-            curve.append((step, accuracy(model, digits)))
-        if step % TICK == 0:
+
+    def progress(now: Now) -> None:
+        if now.step % TICK == 0:
             tick(TICK)
-    tick(settings.steps % TICK)
+        elif now.step == now.steps:
+            tick(now.step % TICK)
+
+    outcome = fit(
+        lambda: make_model(settings.hidden),
+        digits.task(),
+        make_config(digits, method=method, seed=seed, settings=settings),
+        progress=progress,
+    )
+    table = outcome.ledger.table()
+    suspicion = torch.from_numpy(table[SUSPICION[method]])
     # An example never seen (only in very short runs) is no more suspicious than the average.
-    average = total.sum() / seen.sum()
-    suspicion = torch.where(seen > 0, total / seen.clamp(min=1), average)
-    return Outcome(curve, suspicion, seen)
+    return Outcome(
+        [(point["step"], point["test_accuracy"]) for point in outcome.curve],
+        suspicion.nan_to_num(nan=float(suspicion.nanmean())),
+        torch.from_numpy(table["seen"]),
+    )
 
 
-def make_model(seed: int, hidden: int) -> nn.Module:
-    """A multi-layer perceptron 64-hidden-hidden-10, the same for the same seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return nn.Sequential(
-            nn.Linear(64, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, CLASSES),
-        )
+def make_config(digits: Digits, *, method: str, seed: int, settings: Settings) -> Config:
+    """The run's config: every step looks at the whole clean set."""
+    return Config(
+        method,
+        steps=settings.steps,
+        seed=seed,
+        batch=BatchOptions(
+            size=min(settings.batch_size, len(digits.train_labels)),
+            clean_size=len(digits.clean_labels),
+        ),
+        optimizer=Optimizer(
+            "sgd", learning_rate=settings.learning_rate, momentum=settings.momentum
+        ),
+        evaluate_every=max(1, settings.steps // EVALUATIONS),
+        probe=0,
+    )
 
 
-def batches(n: int, settings: Settings, *, seed: int) -> Tensor:
-    """The rows of every batch, [steps, batch size]: shuffled passes over the data, end to end."""
-    generator = torch.Generator().manual_seed(seed)
-    size = min(settings.batch_size, n)
-    passes = -(-settings.steps * size // n)
-    order = torch.cat([torch.randperm(n, generator=generator) for _ in range(passes)])
-    return order[: settings.steps * size].view(settings.steps, size)
-
-
-def accuracy(model: nn.Module, digits: Digits) -> float:
-    """The share of test images classified right."""
-    with torch.no_grad():
-        predicted = model(digits.test_images).argmax(1)
-    return int((predicted == digits.test_labels).sum()) / len(digits.test_labels)
+def make_model(hidden: int) -> nn.Module:
+    """A multi-layer perceptron 64-hidden-hidden-10."""
+    return nn.Sequential(
+        nn.Linear(64, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, CLASSES),
+    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from .. import data
@@ -40,6 +41,18 @@ class Digits:
         """Which train labels are wrong, bool [n]."""
         return self.train_labels != self.true_labels
 
+    def task(self) -> data.Task:
+        """The same as a task for training."""
+        nothing = self.train_images[:0], self.train_labels[:0]
+        return data.Task(
+            train=_part(self.train_images, self.train_labels, self.true_labels),
+            hyper_validation=_part(*nothing, nothing[1]),
+            clean=_part(self.clean_images, self.clean_labels, self.clean_labels),
+            test=_part(self.test_images, self.test_labels, self.test_labels),
+            classes=tuple(map(str, range(CLASSES))),
+            peak=1,
+        )
+
     def clean_only(self) -> Digits:
         """The same with the clean images as the whole train set."""
         return replace(
@@ -48,6 +61,10 @@ class Digits:
             train_labels=self.clean_labels,
             true_labels=self.clean_labels,
         )
+
+
+def _part(images: Tensor, labels: Tensor, truth: Tensor) -> data.Part:
+    return data.Part(images, torch.arange(len(labels)), labels, truth)
 
 
 def load_digits(*, noise: str, rate: float, clean_per_class: int, seed: int) -> Digits:

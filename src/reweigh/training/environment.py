@@ -90,14 +90,18 @@ class Stop:
 
 @contextmanager
 def listening() -> Iterator[Stop]:
-    """Turn Ctrl-C and SIGTERM into a request while the block runs (in the main thread only)."""
+    """Turn Ctrl-C and SIGTERM into a request while the block runs.
+
+    Only in the main thread, where Python allows it; a signal that is ignored stays so.
+    """
     stop = Stop()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, stop) or signal.SIG_DFL
     try:
         yield stop
     finally:
         for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            signal.signal(number, handler)

@@ -11,6 +11,7 @@ a finished run is read back.
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ def fit(
             return _read_back(folder, final, model)
         criterion = criterion or criterion_for(model, task, config.batch)
         job = Job(make_model, task, config, criterion, accelerator)
-        with listening() as stop:
+        # In memory there is nothing to save: signals do what they always do.
+        with listening() if folder is not None else nullcontext(Stop()) as stop:
             return _Run(job, folder, stop, progress).run(at_hand(pretrained, config, data))
 
 
@@ -134,10 +136,9 @@ class _Run:
             self._evaluate(stage, 0)
         run(stage, self.job.config, self.hooks)
         if self.stop.signal and not stage.done:
-            kept = "nothing was kept, for want of a folder"
             raise Interrupted(
                 f"stopped at step {self.before + stage.pairs.step} of {self.total}; "
-                f"{'run the same again to go on' if self.folder else kept}",
+                f"run the same again to go on",
                 self.stop.signal,
             )
 

@@ -137,21 +137,18 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Mean test accuracy in percent, with the half-width of its 95% interval over seeds."""
-    columns = [(data, noise) for data in DATA for noise in NOISES]
+    columns = _whole(rows)
     found: dict[tuple[str, str], dict[str, list[float]]] = {c: {} for c in columns}
+    rows = [row for row in rows if (row["data"], row["noise"]) in found]
     for row in rows:
         found[row["data"], row["noise"]].setdefault(row["method"], []).append(
             100 * row["test_accuracy"]
         )
     methods = sorted(
         {row["method"] for row in rows},
-        key=lambda m: (
-            -statistics.mean(statistics.mean(found[c][m]) for c in columns if m in found[c])
-        ),
+        key=lambda m: -statistics.mean(statistics.mean(found[c][m]) for c in columns),
     )
-    best = {
-        c: max((statistics.mean(v), m) for m, v in found[c].items())[1] for c in columns if found[c]
-    }
+    best = {c: max((statistics.mean(v), m) for m, v in found[c].items())[1] for c in columns}
     lines = [
         "Test accuracy in percent at the last step, mean and half-width of the 95% interval over "
         "seeds; 40% of the train labels wrong. Made by `benchmarks/methods.py`.",
@@ -160,16 +157,21 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|" + "---:|" * len(columns),
     ]
     for method in methods:
-        shown = [_shown(found[c].get(method), best.get(c) == method) for c in columns]
+        shown = [_shown(found[c][method], best[c] == method) for c in columns]
         lines.append(f"| {method} | " + " | ".join(shown) + " |")
     seeds = {c: sorted({r["seed"] for r in rows if (r["data"], r["noise"]) == c}) for c in columns}
     lines += ["", "Seeds: " + "; ".join(f"{d}, {n}: {seeds[d, n]}" for d, n in columns) + "."]
     return "\n".join(lines) + "\n"
 
 
-def _shown(values: list[float] | None, best: bool) -> str:
-    if not values:
-        return ""
+def _whole(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """The columns in which no method is missing: a table of some would compare unlike things."""
+    there = {(row["data"], row["noise"], row["method"]) for row in rows}
+    methods = {cell["method"] for cell in cells()}
+    return [(d, n) for d in DATA for n in NOISES if all((d, n, m) in there for m in methods)]
+
+
+def _shown(values: list[float], best: bool) -> str:
     text = f"{statistics.mean(values):.1f}"
     if len(values) > 1:
         spread = T_975[len(values) - 1] * statistics.stdev(values) / math.sqrt(len(values))

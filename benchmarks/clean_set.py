@@ -11,6 +11,7 @@ labels at the end. Arms, all drawn from the noisy train rows:
     checked-100    ten rows of each class at random, checked (true labels): what is hoped for
     pseudo-100     ten rows of each class by `pseudo_clean`, nothing checked
     random-K       K rows at random, checked
+    balanced-K     K rows at random, alike from what cross-fitted models call each class, checked
     suggested-K    K rows by `suggest_clean`, checked; with the gain it rehearsed for K
 """
 
@@ -29,7 +30,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "clean-set"
 FIELDS = ("data", "noise", "arm", "seed")
 SIZES = (10, 30)
 ARMS = (
-    "plain", "checked-100", "pseudo-100", *(f"{how}-{k}" for k in SIZES for how in ("random", "suggested")),
+    "plain", "checked-100", "pseudo-100", *(f"{how}-{k}" for k in SIZES for how in ("random", "balanced", "suggested")),
 )  # fmt: skip
 SEEDS = range(3)
 STEPS, BATCH, TRAIN, TEST = 500, 100, 5000, 2000
@@ -77,6 +78,11 @@ def chosen(arm: str, x: Any, given: Any, truth: Any, seed: int) -> tuple[Any, di
         return torch.cat(rows), {}
     if how == "random":
         return torch.randperm(len(x), generator=draws)[: int(size)], {}
+    if how == "balanced":
+        opinion = reweigh.clean_set.cross_fit(x, given, seed=seed).probabilities.argmax(1)
+        order = torch.randperm(len(x), generator=draws)
+        rows = [order[opinion[order] == c][: int(size) // 10] for c in range(10)]
+        return torch.cat(rows), {}
     if how == "pseudo":
         rows = reweigh.pseudo_clean(x, given, per_class=int(size) // 10, seed=seed).rows
         return rows, {"right": float((given[rows] == truth[rows]).float().mean())}
@@ -162,39 +168,32 @@ def table(rows: dict[tuple[Any, ...], dict[str, Any]]) -> str:
         found = [values(x, arm) for x in settings]
         shown = [f"{statistics.fmean(v):.1f} ± {statistics.stdev(v):.1f}" for v in found]
         lines.append(f"| {arm} | " + " | ".join(shown) + " |")
+
+    def gaps(setting: Any, arm: str, other: str) -> list[float]:
+        return [a - b for a, b in zip(values(setting, arm), values(setting, other), strict=True)]
+
     lines += [
         "",
-        "Suggested minus random at equal k (seeds in which suggested is ahead):",
+        "Suggested minus others at equal k (seeds in which suggested is ahead):",
+        "",
+        *head,
+    ]
+    for k, other in product(SIZES, ("random", "balanced")):
+        found = [gaps(x, f"suggested-{k}", f"{other}-{k}") for x in settings]
+        shown = [f"{statistics.fmean(g):+.1f} ({sum(v > 0 for v in g)} of {len(g)})" for g in found]
+        lines.append(f"| {other}-{k} | " + " | ".join(shown) + " |")
+    lines += [
+        "",
+        "Gain over plain training: as `suggest_clean` rehearsed it / as it was:",
         "",
         *head,
     ]
     for k in SIZES:
-        shown = []
-        for x in settings:
-            gaps = [
-                a - b
-                for a, b in zip(values(x, f"suggested-{k}"), values(x, f"random-{k}"), strict=True)
-            ]
-            shown.append(
-                f"{statistics.fmean(gaps):+.1f} ({sum(g > 0 for g in gaps)} of {len(gaps)})"
-            )
-        lines.append(f"| {k} | " + " | ".join(shown) + " |")
-    lines += [
-        "",
-        "Gain over plain training with suggested rows: rehearsed by `suggest_clean` / true:",
-        "",
-        *head,
-    ]
-    for k in SIZES:
-        shown = []
-        for x in settings:
-            true = [
-                a - b for a, b in zip(values(x, f"suggested-{k}"), values(x, "plain"), strict=True)
-            ]
-            shown.append(
-                f"{statistics.fmean(values(x, f'suggested-{k}', 'expected')):.1f} / {statistics.fmean(true):.1f}"
-            )
-        lines.append(f"| {k} | " + " | ".join(shown) + " |")
+        arm = f"suggested-{k}"
+        expected = [statistics.fmean(values(x, arm, "expected")) for x in settings]
+        true = [statistics.fmean(gaps(x, arm, "plain")) for x in settings]
+        shown = [f"{e:.1f} / {t:.1f}" for e, t in zip(expected, true, strict=True)]
+        lines.append(f"| {arm} | " + " | ".join(shown) + " |")
     right = [statistics.fmean(values(x, "pseudo-100", "right")) for x in settings]
     lines += ["", "Right labels among the pseudo-clean rows: "
               + ", ".join(f"{d} {n} {r:.1f}%" for (d, n), r in zip(settings, right, strict=True)) + ".", ""]  # fmt: skip

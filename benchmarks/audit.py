@@ -15,6 +15,7 @@ class, or all flipped to one class. All train the same small network for as many
                  a quarter of the steps and at the end. The table has the best of these four, chosen
                  knowing the truth: an advantage no user has
 
+Our score was settled while looking at seed 0 of these data; seeds 1 and 2 were then run once.
 `zero_share`, `mean_loss` and `margin` are parts of our score, kept to show what each is worth.
 """
 

@@ -75,7 +75,7 @@ def draw() -> None:
                 axes.plot(
                     np.mean(found), row, marker, color=COLOURS[score], markersize=7, label=label
                 )
-        axes.set(title=what, xlim=(0.45, 1.02), xlabel="AUROC (0.5 is guessing)", ylim=(-0.6, 3.6))
+        axes.set(title=what, xlim=(0.05, 1.03), xlabel="AUROC (0.5 is guessing)", ylim=(-0.6, 3.6))
         axes.set_yticks(range(4), list(reversed(SCORES.values())))
         axes.axvline(0.5, color="#808080", linestyle="dotted", linewidth=1)
         axes.grid(axis="x", alpha=0.3)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ..data import BatchOptions, Part, in_order
 from ..methods import Criterion
 
-BATCH = 500
+BATCH = 200
 
 
 @dataclass(frozen=True)

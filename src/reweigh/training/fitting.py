@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from ..audit import Ledger
 from ..data import Task
-from ..data.extras import optional
 from ..errors import Interrupted
 from ..methods import Criterion, Weighed, parse
 from . import checkpoints
@@ -169,7 +168,7 @@ class _Run:
     def _save(self, stage: Stage, done: int) -> None:
         if self.folder is None:
             return
-        ledger = _gathered(self.ledger, self.job)
+        ledger = self.job.gathered(self.ledger)
         if self.job.writes:
             state = {
                 **stage.state_dict(),
@@ -197,26 +196,13 @@ class _Run:
     def _finish(self, base: nn.Module) -> Outcome:
         job = self.job
         metrics = final_metrics(lambda part: job.judge(base, part), job.task)
-        ledger = _gathered(self.ledger, job)
+        ledger = job.gathered(self.ledger)
         base = job.accelerator.unwrap_model(base, keep_fp32_wrapper=False).cpu().eval()
         if self.folder is not None and job.writes:
             points = [*self.points, {FINAL: metrics}]
             self.folder.finish(base.state_dict(), ledger, job.task.train.targets, points)
         job.accelerator.wait_for_everyone()
         return Outcome(metrics, self.points, ledger, base)
-
-
-def _gathered(ledger: Ledger, job: Job) -> Ledger:
-    """The ledgers of all processes as one."""
-    if job.processes == 1:
-        return ledger
-    accelerate = optional("accelerate.utils", package="accelerate", needed_for="training")
-    merged = ledger.like()
-    for state in accelerate.gather_object([ledger.state_dict()]):
-        other = ledger.like()
-        other.load_state_dict(state)
-        merged = merged.merge(other)
-    return merged
 
 
 def _weights(model: nn.Module) -> dict[str, Tensor]:

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..audit import Ledger
 from ..data import BatchOptions, PairedBatches, Part, Task
+from ..data.extras import optional
 from ..errors import SettingError
 from ..methods import Criterion, Sampling
 from .config import Config
@@ -84,6 +86,18 @@ class Job:
             device=self.device,
             accelerator=self.accelerator,
         )
+
+    def gathered(self, ledger: Ledger) -> Ledger:
+        """The ledgers of all processes as one."""
+        if self.processes == 1:
+            return ledger
+        accelerate = optional("accelerate.utils", package="accelerate", needed_for="training")
+        merged = ledger.like()
+        for state in accelerate.gather_object([ledger.state_dict()]):
+            other = ledger.like()
+            other.load_state_dict(state)
+            merged = merged.merge(other)
+        return merged
 
 
 def make_pairs(

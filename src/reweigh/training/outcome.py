@@ -40,11 +40,10 @@ class Outcome:
 
 def on_the_way(judge: Judge, task: Task, probe: int) -> Point:
     """Test, hyper-validation and clean part in full, `probe` train examples, evenly spread."""
-    step = max(1, len(task.train) // probe) if probe else 1
-    rows = torch.arange(0, len(task.train), step)[:probe]
-    return _metrics(judge, task, replace(
-        task.train, ids=task.train.ids[rows], targets=task.train.targets[rows], truth=task.train.truth[rows],
-    ))  # fmt: skip
+    rows = torch.arange(0, len(task.train), max(1, len(task.train) // max(1, probe)))[:probe]
+    train = task.train
+    few = replace(train, ids=train.ids[rows], targets=train.targets[rows], truth=train.truth[rows])
+    return _numbers(_judged(judge, task, few))
 
 
 def final_metrics(judge: Judge, task: Task) -> dict[str, Any]:
@@ -58,21 +57,22 @@ def final_metrics(judge: Judge, task: Task) -> dict[str, Any]:
     A part that is empty has no entry; neither has an accuracy in a regression, where a loss is the
     mean squared error.
     """
-    metrics = _metrics(judge, task, task.train)
-    if len(task.test) and task.test.truth.is_floating_point() is False:
-        _, test = judge(task.test)
-        metrics["class_accuracy"] = test.class_accuracy
-        metrics["confusion"] = test.confusion.tolist()
+    judged = _judged(judge, task, task.train)
+    metrics = _numbers(judged)
+    if "test_accuracy" in metrics:
+        _, test = judged["test"]
+        metrics |= {"class_accuracy": test.class_accuracy, "confusion": test.confusion.tolist()}
     return metrics
 
 
-def _metrics(judge: Judge, task: Task, train: Part) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _judged(judge: Judge, task: Task, train: Part) -> dict[str, tuple[Judged, Judged]]:
     parts = {"test": task.test, "hyper": task.hyper_validation, "clean": task.clean, "train": train}
-    for name, part in parts.items():
-        if len(part) == 0:
-            continue
-        given, true = judge(part)
+    return {name: judge(part) for name, part in parts.items() if len(part)}
+
+
+def _numbers(judged: dict[str, tuple[Judged, Judged]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, (given, true) in judged.items():
         noisy = name in ("hyper", "train")
         found[f"{name}_loss"] = (given if noisy else true).mean_loss
         if len(given.confusion):

@@ -18,12 +18,12 @@ WORDS, LENGTH, CLASSES = 60, 12, 4
 
 
 def texts(n: int, *, seed: int) -> list[dict[str, torch.Tensor]]:
-    """Words at random, a third of them typical of the text's class."""
+    """Words at random, half of them typical of the text's class."""
     draws = torch.Generator().manual_seed(seed)
     labels = torch.randint(CLASSES, (n,), generator=draws)
     words = torch.randint(20, WORDS, (n, LENGTH), generator=draws)
     typical = 5 * labels[:, None] + torch.randint(5, (n, LENGTH), generator=draws)
-    words = torch.where(torch.rand(n, LENGTH, generator=draws) < 0.33, typical, words)
+    words = torch.where(torch.rand(n, LENGTH, generator=draws) < 0.5, typical, words)
     return [{"input_ids": w, "labels": y} for w, y in zip(words, labels, strict=True)]
 
 
@@ -37,7 +37,8 @@ def network() -> BertForSequenceClassification:
     torch.manual_seed(0)
     return BertForSequenceClassification(
         BertConfig(vocab_size=WORDS, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
-                   intermediate_size=32, max_position_embeddings=LENGTH, num_labels=CLASSES)
+                   intermediate_size=32, max_position_embeddings=LENGTH, num_labels=CLASSES,
+                   initializer_range=0.2)
     )  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def main() -> None:
     truth = texts(800, seed=0)
     train, clean, test = spoiled(truth), texts(40, seed=2), texts(400, seed=3)
     args = TrainingArguments(
-        output_dir="transformers_text", num_train_epochs=8, per_device_train_batch_size=32,
+        output_dir="transformers_text", num_train_epochs=10, per_device_train_batch_size=32,
         learning_rate=3e-3, save_strategy="no", report_to="none", disable_tqdm=True,
         logging_strategy="no", dataloader_pin_memory=False,
     )  # fmt: skip

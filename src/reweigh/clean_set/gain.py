@@ -7,7 +7,8 @@ k rows, and judged by the common opinion about a fifth of the rows that it did n
     gain(k) = accuracy reweighed with k rows - accuracy of plain training
 
 An estimate of the shape (where more rows stop paying), less of the height: where the common opinion
-is itself mistaken, which is where errors have a pattern, the rehearsal is as blind as it is.
+is itself mistaken, the rehearsal is as blind as it is: where errors have a pattern, and on a few
+hundred very noisy rows, where even the sign of the gain can be wrong.
 """
 
 from __future__ import annotations

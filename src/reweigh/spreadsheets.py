@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 
 _FORMULA = re.compile(r"\s*[=+\-@\t\r]")
-_HARMLESS = re.compile(r"[+-]?(?:[\d\s.,:%/()+-]*|\d*\.?\d+[eE][+-]?\d+|inf(?:inity)?|nan)", re.I)
+_HARMLESS = re.compile(
+    r"[+-]?(?:[\d\s.,:%/()+-]*|\d*\.?\d+[eE][+-]?\d+|(?:inf(?:inity)?|nan)%?)", re.I
+)
 
 
 def is_formula(cell: str) -> bool:

@@ -46,7 +46,8 @@ class Evidence:
 
 def as_rows(features: Any) -> Tensor:
     """Features as a float tensor [n, ...] on the CPU, each column of mean 0 and variance 1."""
-    x = torch.as_tensor(np.asarray(features) if not isinstance(features, Tensor) else features)
+    # A copy: the user's array may be read-only, which PyTorch warns of.
+    x = features if isinstance(features, Tensor) else torch.tensor(np.asarray(features))
     x = x.detach().cpu().float()
     if x.ndim < 2 or len(x) == 0:
         raise BatchError(

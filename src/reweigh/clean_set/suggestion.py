@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -86,7 +87,7 @@ def _sizes(gains: bool | Sequence[int], k: int) -> list[int]:
 
 
 def _embedded(model: nn.Module, features: Any) -> Tensor:
-    rows = features if isinstance(features, Tensor) else torch.as_tensor(features)
+    rows = features if isinstance(features, Tensor) else torch.tensor(np.asarray(features))
     like = next(model.parameters(), rows)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()

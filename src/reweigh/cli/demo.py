@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .bar import shown_bar
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -103,25 +105,9 @@ def _with_spread(line: dict[str, Any]) -> str:
 def _progress() -> Iterator[Callable[[int, int], Callable[[int], None]]]:
     """A bar on standard error; a line at every tenth of the way where that is not a terminal."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
     console = Console(stderr=True, highlight=False)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
-        task = bar.add_task("starting", total=None)
+    with shown_bar(console, "starting") as (bar, task):
 
         def start(total: int, done: int) -> Callable[[int], None]:
             bar.update(task, description="training", total=total, completed=done)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from .bar import shown_bar
+
 if TYPE_CHECKING:
     from ..own import Signs
 
@@ -33,27 +35,11 @@ def tell(summary: dict[str, Any], out: Path, page: Path) -> None:
 def signs() -> Iterator[Signs]:
     """Notices and a bar on standard error."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
     from ..own import Signs
 
     console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
-        task = bar.add_task("reading", total=None)
+    with shown_bar(console, "reading") as (bar, task):
         quarters: dict[str, int] = {}
 
         def encoding(what: str, done: int, total: int) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import DataError, MissingExtraError
 from ..files import write_whole
 from .figures import MUTED, OURS, PLAIN, panel
+from .page import environment
 
 Json = dict[str, Any]
 
@@ -33,33 +34,25 @@ def write_report(folder: Path) -> Path:
 
 def render(folder: Path) -> str:
     """The page as text."""
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise MissingExtraError(
-            "reports need jinja2, which is not installed; run: pip install 'reweigh[app]'"
-        ) from error
-    environment = Environment(
-        loader=PackageLoader("reweigh.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     source, summary = (_read(folder / name) for name in ("source.json", "summary.json"))
     weights = {k: v for k, v in summary["class_weights"].items() if v is not None}
-    return environment.get_template("run.html").render(
-        source=source,
-        summary=summary,
-        title=Path(source["data"]).name,
-        run=folder.name,
-        curves=_curves(summary),
-        zeros=_zeros(summary),
-        suspects=_suspects(folder, source, {column["name"] for column in summary["left_out"]}),
-        weights=sorted(weights.items(), key=lambda pair: pair[1]),
-        widest=max([*weights.values(), 1.0]),
-        matrix=_matrix(source, summary),
+    page: str = (
+        environment()
+        .get_template("run.html")
+        .render(
+            source=source,
+            summary=summary,
+            title=Path(source["data"]).name,
+            run=folder.name,
+            curves=_curves(summary),
+            zeros=_zeros(summary),
+            suspects=_suspects(folder, source, {column["name"] for column in summary["left_out"]}),
+            weights=sorted(weights.items(), key=lambda pair: pair[1]),
+            widest=max([*weights.values(), 1.0]),
+            matrix=_matrix(source, summary),
+        )
     )
+    return page
 
 
 def _read(path: Path) -> Json:

@@ -193,8 +193,13 @@ def main() -> None:
         print(f"{len(done)} cells done, {len(todo)} to run with {options.jobs} jobs", flush=True)
         options.out.mkdir(parents=True, exist_ok=True)
         with ProcessPoolExecutor(options.jobs) as pool:
-            futures = [pool.submit(run, cell) for cell in todo]
+            futures = {pool.submit(run, cell): cell for cell in todo}
             for count, future in enumerate(as_completed(futures), start=1):
+                if error := future.exception():  # the others go on; the next call tries it again
+                    print(
+                        f"failed: {' '.join(map(str, key(futures[future])))}: {error!r}", flush=True
+                    )
+                    continue
                 row = future.result()
                 with store.open("a") as file:
                     file.write(json.dumps(row) + "\n")

@@ -77,6 +77,14 @@ def test_the_second_network_is_another_draw_of_the_same_initialisation():
     assert torch.equal(peer[2].weight, torch.ones(5))
 
 
+def test_the_second_network_does_not_depend_on_the_memory_layout():
+    model = nn.Conv2d(3, 4, 2)
+    strided = copy.deepcopy(model).to(memory_format=torch.channels_last)
+    one, other = (shuffled(m, torch.Generator().manual_seed(0)) for m in (model, strided))
+    assert torch.equal(one.weight, other.weight) and not torch.equal(one.weight, model.weight)
+    assert other.weight.is_contiguous(memory_format=torch.channels_last)
+
+
 def test_what_is_frozen_stays_equal_and_the_first_network_untouched():
     model = net()
     model[3].weight.requires_grad_(False)

@@ -85,7 +85,7 @@ def shuffled(model: nn.Module, generator: torch.Generator) -> nn.Module:
     with torch.no_grad():
         for parameter in peer.parameters():
             if parameter.requires_grad:
-                flat = parameter.flatten()
+                flat = parameter.clone(memory_format=torch.contiguous_format).view(-1)
                 places = flat.nonzero().flatten()
                 order = torch.randperm(len(places), generator=generator).to(places.device)
                 flat[places] = flat[places[order]]

@@ -1,5 +1,7 @@
 """Two networks: who picks what for whom, and how the second one begins."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -81,7 +83,8 @@ def test_the_second_network_does_not_depend_on_the_memory_layout():
     model = nn.Conv2d(3, 4, 2)
     strided = copy.deepcopy(model).to(memory_format=torch.channels_last)
     one, other = (shuffled(m, torch.Generator().manual_seed(0)) for m in (model, strided))
-    assert torch.equal(one.weight, other.weight) and not torch.equal(one.weight, model.weight)
+    assert torch.equal(one.weight, other.weight)
+    assert not torch.equal(one.weight, model.weight)
     assert other.weight.is_contiguous(memory_format=torch.channels_last)
 
 

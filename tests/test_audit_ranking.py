@@ -10,7 +10,8 @@ import pytest
 from reweigh.audit import rank_classes, rank_numbers
 
 
-def test_classes_are_ranked_as_the_module_says():
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside-a-plain-run"])
+def test_classes_are_ranked_as_the_module_says(beside):
     draw = np.random.default_rng(0)
     n, classes = 200, 5
     p = draw.dirichlet(np.ones(classes), n)
@@ -18,7 +19,7 @@ def test_classes_are_ranked_as_the_module_says():
     rows = np.arange(n)
     others = p.copy()
     others[rows, given] = -1
-    zeros = draw.random(n)
+    zeros, plain = draw.random(n), draw.exponential(1, n)
     found = rank_classes(
         given,
         mean_loss=loss,
@@ -26,11 +27,13 @@ def test_classes_are_ranked_as_the_module_says():
         p_given=p[rows, given],
         rival=others.argmax(1),
         p_rival=others.max(1),
+        plain_loss=plain if beside else None,
     )
     for place, k in enumerate(found.order):
         best = max((p[k, c], c) for c in range(classes) if c != given[k])
         doubt, margin = 1 - math.exp(-loss[k]), p[k, given[k]] - best[0]
-        assert found.suspicion[place] == pytest.approx((doubt + (1 - margin) / 2) / 2)
+        second = 1 - math.exp(-plain[k]) if beside else (1 - margin) / 2
+        assert found.suspicion[place] == pytest.approx((doubt + second) / 2)
         suggests = best[0] > p[k, given[k]] and best[0] >= 0.5
         assert found.suggested[place] == (best[1] if suggests else -1)
         assert found.probability[place] == pytest.approx(best[0] if suggests else p[k, given[k]])
@@ -60,13 +63,13 @@ def test_equals_keep_the_order_of_the_data():
     assert found.order.tolist() == list(range(50))
 
 
-def of_class(means):
+def of_class(means, plain_loss=None):
     """The suspicion of one example of each class, all alike but for their class's zero share."""
     n = len(means)
     same = np.full(n, 0.5)
     found = rank_classes(
         np.arange(n), mean_loss=np.full(n, math.log(2)), zero_share=np.array(means), p_given=same,
-        rival=np.zeros(n, int), p_rival=same,
+        rival=np.zeros(n, int), p_rival=same, plain_loss=plain_loss,
     )  # fmt: skip
     suspicion = np.empty(n)
     suspicion[found.order] = found.suspicion
@@ -79,6 +82,11 @@ def test_a_class_that_hardly_ever_helped_is_more_suspicious_as_a_whole():
     middle = sorted(logits)[2]
     assert suspicion[:4] == pytest.approx([0.5] * 4)
     assert suspicion[4] == pytest.approx(1 / (1 + math.exp(middle - logits[4])))
+
+
+def test_a_plain_run_is_not_asked_where_a_class_stands_out():
+    means = [0.4, 0.5, 0.6, 0.45, 0.9]
+    assert of_class(means, plain_loss=np.arange(5.0)) == pytest.approx(of_class(means))
 
 
 @pytest.mark.parametrize(

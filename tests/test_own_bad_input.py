@@ -176,6 +176,8 @@ def test_training_rows_that_are_all_clean_rows(capsys, here):
 def test_confirmed_rows_that_do_not_exist(capsys, here):
     (here / "confirmed.csv").write_text("index,label\n60,cat\n")
     refused(capsys, here, "outside 0 ... 59", arguments=("train", *TABLE, "--also-clean", "confirmed.csv"))  # fmt: skip
+    (here / "dropped.csv").write_text("index\n-1\n")
+    refused(capsys, here, "outside 0 ... 59", arguments=("train", *TABLE, "--leave-out", "dropped.csv"))  # fmt: skip
     (here / "confirmed.csv").write_text("index,label\n1,cta\n")
     refused(capsys, here, "did you mean 'cat'", arguments=("train", *TABLE, "--also-clean", "confirmed.csv"))  # fmt: skip
 

@@ -137,7 +137,7 @@ def test_the_listing_is_safe_to_open_in_a_spreadsheet(tmp_path):
     assert {line["given_label"] for line in lines} == {"'=cmd()", "-1", "'@x"}
     # What was made safe for a spreadsheet is understood when it comes back.
     (tmp_path / "confirmed.csv").write_text("index,label\n4,'=cmd()\n5,-1\n")
-    confirmed = read_confirmed(tmp_path / "confirmed.csv", ("-1", "=cmd()", "@x"), 60)
+    confirmed = read_confirmed([tmp_path / "confirmed.csv"], ("-1", "=cmd()", "@x"), 60)
     assert confirmed.labels.tolist() == [1, 0]
 
 
@@ -161,7 +161,7 @@ def test_confirmed_rows_join_the_clean_set(tmp_path):
     (tmp_path / "confirmed.csv").write_text("index,label\n3,dog\n5,eel\n3,cat\n")
     options = Options(
         data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="label", steps=5,
-        also_clean=tmp_path / "confirmed.csv",
+        also_clean=(tmp_path / "confirmed.csv",),
     )  # fmt: skip
     summary, lines = said(options, tmp_path / "run")
     assert (summary["train_rows"], summary["clean_rows"]) == (298, 32)
@@ -182,6 +182,16 @@ def test_resuming_with_confirmed_rows_takes_everything_else_from_the_run(tmp_pat
     summary = json.loads((tmp_path / "run-2" / "summary.json").read_text())
     assert (summary["train_rows"], summary["clean_rows"]) == (299, 31)
     assert (tmp_path / "run-2" / "report.html").exists()
+    # A second round adds to the first, and leaves out what was dropped.
+    (tmp_path / "run-2" / "confirmed.csv").write_text("index,label\n9,cat\n")
+    (tmp_path / "run-2" / "dropped.csv").write_text("index\n11\n12\n")
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "--resume-with", str(tmp_path / "run-2" / "confirmed.csv")])
+    assert stopped.value.code == 0
+    summary = json.loads((tmp_path / "run-2-2" / "summary.json").read_text())
+    assert (summary["train_rows"], summary["clean_rows"]) == (296, 32)
+    audit = pq.read_table(tmp_path / "run-2-2" / "audit.parquet")
+    assert not {7, 9, 11, 12} & set(audit["index"].to_pylist())
 
 
 def test_rows_of_the_clean_file_are_taken_out_of_the_training_rows(tmp_path):

@@ -88,7 +88,7 @@ def test_a_whole_review_by_keyboard(tmp_path, opened):
             page.keyboard.press("Enter")
         page.wait_for_selector("#exported a")
         assert page.locator("#exported a").all_inner_texts() == [
-            "corrected.csv", "confirmed.csv", "changes.diff"]  # fmt: skip
+            "corrected.csv", "confirmed.csv", "dropped.csv", "changes.diff"]  # fmt: skip
         assert "1: cat -> dog" in (folder / "changes.diff").read_text()
 
 

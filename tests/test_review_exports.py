@@ -49,13 +49,19 @@ def test_a_table_keeps_every_byte_but_the_corrected_cells(tmp_path):
     del lines[1 + 9]
     assert (folder / "corrected.csv").read_text() == "".join(lines)
     assert (made.relabelled, made.dropped, made.confirmed, made.guarded) == (2, 1, 3, 0)
-    assert [file.name for file in made.files] == ["corrected.csv", "confirmed.csv", "changes.diff"]
+    assert [file.name for file in made.files] == [
+        "corrected.csv",
+        "confirmed.csv",
+        "dropped.csv",
+        "changes.diff",
+    ]
 
 
 def test_confirmed_rows_are_those_kept_or_relabelled(tmp_path):
     folder = table_run(tmp_path)
     exported(folder, *DECISIONS)
     assert (folder / "confirmed.csv").read_text() == "index,label\n1,dog\n3,cat\n7,bird\n"
+    assert (folder / "dropped.csv").read_text() == "index\n9\n"
 
 
 def test_the_changes_are_readable(tmp_path):
@@ -71,6 +77,7 @@ def test_no_decisions_leave_the_data_as_they_are(tmp_path):
     exported(folder)
     assert (folder / "corrected.csv").read_bytes() == (tmp_path / "pets.csv").read_bytes()
     assert (folder / "confirmed.csv").read_text() == "index,label\n"
+    assert (folder / "dropped.csv").read_text() == "index\n"
 
 
 DIALECTS = {

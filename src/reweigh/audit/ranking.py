@@ -4,15 +4,18 @@ Classes, with p the trained model's probabilities and g the given label:
 
     margin      p_g - max_{c != g} p_c                       in [-1, 1]
     doubt       1 - exp(-mean loss during the run)           in [0, 1]: 1 - the mean chance given to g
-    own         (doubt + (1 - margin) / 2) / 2               in [0, 1]
     of class    l_g = logit of the mean zero share of the examples given g; where l_g lies more than
                 OUTLYING robust deviations over the median class, l_g - median, else 0
+    second      the doubt of a plain run beside this one, where there is one and no class stands out;
+                else (1 - margin) / 2
+    own         (doubt + second) / 2                         in [0, 1]
     suspicion   sigmoid(logit(own) + of class)               in [0, 1]; highest first
     suggestion  argmax p, where that is not g and p is at least CONFIDENT
 
-All of it comes from a *reweighed* run: its model was not taught the wrong labels it gave no weight,
+Most of it comes from a *reweighed* run: its model was not taught the wrong labels it gave no weight,
 so it goes on finding them hard. A plain run learns errors that have a pattern, and then finds them
-easy. A class whose examples hardly ever help the clean ones, unlike those of all other classes, is one
+easy: it is not asked where they show. Where they do not, it has learnt from every example, and the two
+doubts together say more than either, above all where the task is hard. A class whose examples hardly ever help the clean ones, unlike those of all other classes, is one
 that wrong labels flowed into: that speaks where the model is too weak to tell single examples apart.
 A class that is merely far too common can look the same, and its examples are then ranked too high as a
 whole, though still in the right order among themselves.
@@ -67,19 +70,29 @@ def rank_classes(
     p_given: Reals,
     rival: Places,
     p_rival: Reals,
+    plain_loss: Reals | None = None,
 ) -> Ranking:
     """Rank labels that are classes; `rival` is the most probable class but the given one, all [n].
 
+    plain_loss: the mean loss of each in a plain run beside this one.
     An example never seen in training has NaN for mean loss and zero share; its margin alone speaks.
     """
     margin = p_given - p_rival
-    doubt = 1 - np.exp(-np.maximum(mean_loss, 0))
     from_margin = (1 - margin) / 2
-    own = (np.where(np.isnan(doubt), from_margin, doubt) + from_margin) / 2
-    suspicion = 1 / (1 + np.exp(-_logit(own) - _of_class(given, zero_share)[given]))
+    of_class = _of_class(given, zero_share)
+    second = (
+        from_margin if plain_loss is None or of_class.any() else _doubt(plain_loss, from_margin)
+    )
+    own = (_doubt(mean_loss, from_margin) + second) / 2
+    suspicion = 1 / (1 + np.exp(-_logit(own) - of_class[given]))
     confident = (margin < 0) & (p_rival >= CONFIDENT)
     suggested = np.where(confident, rival, -1)
     return _ordered(suspicion, suggested, np.where(confident, p_rival, p_given))
+
+
+def _doubt(mean_loss: Reals, otherwise: Reals) -> Reals:
+    doubt = 1 - np.exp(-np.maximum(mean_loss, 0))
+    return np.where(np.isnan(doubt), otherwise, doubt)
 
 
 def _of_class(given: Places, zero_share: Reals) -> Reals:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,18 +83,23 @@ def train(
         _option("PIXELS", "Images are resized to this.", _DATA),
     ] = None,
     also_clean: Annotated[
-        Path | None,
+        list[Path] | None,
         _option(
             "FILE",
             "Rows of --data that were looked at, as `index,label`: they count as clean.",
             _DATA,
         ),
     ] = None,
+    leave_out: Annotated[
+        list[Path] | None,
+        _option("FILE", "Rows of --data not to train on, as `index`.", _DATA),
+    ] = None,
     resume_with: Annotated[
         Path | None,
         _option(
             "RUN/confirmed.csv",
-            "Train again as RUN was trained, with the rows `reweigh review` confirmed.",
+            "Train again as RUN was trained, with the rows `reweigh review` confirmed, and "
+            "without those it dropped.",
             _DATA,
         ),
     ] = None,
@@ -152,7 +158,8 @@ def train(
     given = {
         "clean": clean, "target": target, "clean_where": clean_where, "test": test, "text": text,
         "encoder": encoder, "task": task, "ignore": tuple(ignore or ()), "encoding": encoding,
-        "image_size": image_size, "also_clean": also_clean, "compare": compare, "holdout": holdout,
+        "image_size": image_size, "also_clean": tuple(also_clean or ()),
+        "leave_out": tuple(leave_out or ()), "compare": compare, "holdout": holdout,
         "only_clean_classes": only_clean_classes, "steps": steps, "batch": batch,
         "learning_rate": learning_rate, "hidden": hidden, "seed": seed, "threads": threads,
     }  # fmt: skip
@@ -193,13 +200,20 @@ def _again(confirmed: Path, out: Path | None) -> tuple[Options, Path]:
     from ..errors import DataError
     from ..own.folder import OPTIONS, read_json
     from ..own.options import Options
+    from ..review.exports import DROPPED
 
     if not confirmed.is_file():
         raise DataError(f"there is no {confirmed}; expected what `reweigh review` exports into RUN")
     run = confirmed.parent if confirmed.parent.name else confirmed.resolve().parent
     values = read_json(run / OPTIONS)
     values.pop("version")
-    options = Options.of(json.dumps(values), also_clean=confirmed)
+    before = Options.of(json.dumps(values))
+    dropped = tuple(p for p in (confirmed.with_name(DROPPED),) if p.is_file())
+    options = replace(
+        before,
+        also_clean=(*before.also_clean, confirmed),
+        leave_out=(*before.leave_out, *dropped),
+    )
     if out is None:
         number = 2
         while (beside := run.with_name(f"{run.name}-{number}")).exists():

@@ -24,7 +24,7 @@ from .folder import AUDIT, SUSPECTS
 from .predicting import outputs
 from .preparing import Prepared
 
-MOST, GROUP, CHUNK = 100_000, 1_000, 100_000
+MOST, GROUP, PAGE, CHUNK = 100_000, 1_000, 32, 100_000
 COLUMNS = (
     "index", "given_label", "suggested_label", "suspicion", "mean_weight", "zero_share", "seen",
 )  # fmt: skip
@@ -32,8 +32,13 @@ COLUMNS = (
 Column = npt.NDArray[Any]
 
 
-def rank(train: Part, outcome: Outcome, options: BatchOptions) -> Ranking:
-    """The ranking of a train part, from the run's ledger and its final model."""
+def rank(
+    train: Part, outcome: Outcome, options: BatchOptions, *, plain: Outcome | None = None
+) -> Ranking:
+    """The ranking of a train part, from the run's ledger and its final model.
+
+    plain: a run on the same data with equal weights; with it, the ranking is better on hard tasks.
+    """
     batches = outputs(outcome.model, train, options)
     if train.targets.is_floating_point():
         predicted = np.concatenate([found.double().numpy() for found in batches])
@@ -57,6 +62,7 @@ def rank(train: Part, outcome: Outcome, options: BatchOptions) -> Ranking:
         p_given=p_given,
         rival=rival,
         p_rival=p_rival,
+        plain_loss=None if plain is None else plain.ledger.table()["mean_loss"],
     )
 
 
@@ -79,7 +85,8 @@ def write(folder: Path, prepared: Prepared, outcome: Outcome, ranking: Ranking) 
     columns["example"] = pa.array(_examples(prepared, index))
     columns["probability"] = pa.array(ranking.probability[:top], from_pandas=True)
     with whole(folder / SUSPECTS) as stream:
-        parquet.write_table(pa.table(columns), stream, row_group_size=GROUP)
+        # Pages of few rows: one long cell must not make a reader take in thousands of others.
+        parquet.write_table(pa.table(columns), stream, row_group_size=GROUP, write_batch_size=PAGE)
 
 
 def _rows(

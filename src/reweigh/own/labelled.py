@@ -1,7 +1,8 @@
-"""Rows and their labels; and the list of rows somebody confirmed, as `reweigh review` writes it."""
+"""Rows and their labels; and the lists of rows that `reweigh review` writes: confirmed, dropped."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +32,27 @@ class Labelled:
         return Labelled(self.rows[keep], self.labels[keep])
 
 
-def read_confirmed(path: Path, classes: tuple[str, ...], size: int) -> Labelled:
-    """`index,label`: rows of the data that somebody looked at, as `reweigh review` exports them."""
+def read_confirmed(paths: Iterable[Path], classes: tuple[str, ...], size: int) -> Labelled:
+    """`index,label`: rows of the data that somebody looked at; of one met twice, the last counts."""
+    order: dict[int, float] = {}
+    for path in paths:
+        found = _confirmed(path, classes, size)
+        order.update(zip(found.rows.tolist(), found.labels.tolist(), strict=True))
+    return Labelled(np.array(list(order), dtype=np.int64), np.array(list(order.values())))
+
+
+def read_dropped(paths: Iterable[Path], size: int) -> Rows:
+    """`index`: rows of the data that somebody threw out."""
+    rows: list[Rows] = [np.empty(0, np.int64)]
+    for path in paths:
+        table = open_table(path)
+        table.require("index")
+        mine = [numbers(piece.column("index")) for piece in table.pieces(["index"])]
+        rows += [_indices(place, size, path) for place in mine]
+    return np.unique(np.concatenate(rows))
+
+
+def _confirmed(path: Path, classes: tuple[str, ...], size: int) -> Labelled:
     table = open_table(path)
     table.require("index", "label")
     places: list[npt.NDArray[np.float64]] = [np.empty(0)]
@@ -53,12 +73,14 @@ def read_confirmed(path: Path, classes: tuple[str, ...], size: int) -> Labelled:
                 raise DataError(f"{path}: {unknown('class', name, classes)}")
         given.append(np.array([code[name] for name in names]))
     rows, values = np.concatenate(places), np.concatenate(given)
-    sound = (rows >= 0) & (rows < size) & (rows % 1 == 0)
-    if not sound.all() or np.isnan(values).any():
+    if np.isnan(values).any():
+        raise DataError(f"{path}: a row has no label; expected index,label of training rows")
+    return Labelled(_indices(rows, size, path), values)
+
+
+def _indices(rows: Values, size: int, path: Path) -> Rows:
+    if not ((rows >= 0) & (rows < size) & (rows % 1 == 0)).all():
         raise DataError(
-            f"{path}: a row has no label, or an index outside 0 ... {size - 1}; "
-            "expected rows of the training data"
+            f"{path}: an index is outside 0 ... {size - 1}; expected rows of the training data"
         )
-    # A row confirmed twice counts as it was confirmed last.
-    order = dict(zip(rows.astype(np.int64).tolist(), values.tolist(), strict=True))
-    return Labelled(np.array(list(order), dtype=np.int64), np.array(list(order.values())))
+    return rows.astype(np.int64)

@@ -13,7 +13,8 @@ from typing import Any
 
 from ..errors import DataError, SettingError
 
-PATHS = ("data", "clean", "test", "encoder", "also_clean")
+PATHS = ("data", "clean", "test", "encoder")
+LISTS = ("also_clean", "leave_out")
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,9 @@ class Options:
     target               the column of the labels (tables)
     text, encoder        the column of the texts; a local transformers encoder for them
     clean_where          "checked == 1": rows of `data` whose labels are trusted
-    also_clean           a CSV `index,label` of rows of `data` that were looked at and confirmed
+    also_clean           CSVs `index,label` of rows of `data` that were looked at and confirmed; of a
+                         row in several, the last counts
+    leave_out            CSVs `index` of rows of `data` not to be trained on
     task                 "auto", "classes" or "regression"
     ignore               columns to leave out
     only_clean_classes   leave out rows of classes that no clean row has
@@ -41,7 +44,8 @@ class Options:
     text: str | None = None
     encoder: Path | None = None
     clean_where: str | None = None
-    also_clean: Path | None = None
+    also_clean: tuple[Path, ...] = ()
+    leave_out: tuple[Path, ...] = ()
     task: str = "auto"
     ignore: tuple[str, ...] = ()
     encoding: str = "utf-8"
@@ -57,7 +61,7 @@ class Options:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        if self.clean is None and self.clean_where is None and self.also_clean is None:
+        if self.clean is None and self.clean_where is None and not self.also_clean:
             raise SettingError(
                 "nothing says which rows are checked; give --clean FILE, or --clean-where "
                 '"COLUMN == VALUE", or --also-clean confirmed.csv'
@@ -87,6 +91,8 @@ class Options:
         for name in PATHS:
             if values[name] is not None:
                 values[name] = str(values[name].resolve())
+        for name in LISTS:
+            values[name] = [str(path.resolve()) for path in values[name]]
         return json.dumps(values, indent=2) + "\n"
 
     @classmethod
@@ -99,6 +105,8 @@ class Options:
                 raise ValueError(f"unknown option {sorted(unknown)[0]}")
             for name in PATHS:
                 values[name] = None if values[name] is None else Path(values[name])
+            for name in LISTS:
+                values[name] = tuple(map(Path, values[name]))
             return cls(**{**values, "ignore": tuple(values["ignore"]), **changes})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             if isinstance(error, SettingError):

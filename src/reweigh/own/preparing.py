@@ -58,12 +58,7 @@ def prepare(
 ) -> Prepared:
     """Read, check and encode the data into `folder`/encoded; `progress(what, done, total)`."""
     found = gather(options, say=say)
-    roles = assign(
-        found,
-        confirmed=options.also_clean,
-        only_clean_classes=options.only_clean_classes,
-        say=say,
-    )
+    roles = assign(found, options, say=say)
     preprocessing.save(folder, found.encoder)
     (folder / "encoded").mkdir(exist_ok=True)
     encoded = {}

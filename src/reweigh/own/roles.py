@@ -1,14 +1,13 @@
 """Which row does what: train, clean, test; and everything that must be refused before training.
 
-rows of data   -> clean, if marked or confirmed;  left out, if unlabelled, unreadable, or the
-                  same as a clean or a test row;  else train
+rows of data   -> clean, if marked or confirmed;  left out, if unlabelled, unreadable, dropped,
+                  or the same as a clean or a test row;  else train
 rows of clean  -> clean, less those held out for judging
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,8 @@ from ..data.draws import Draws
 from ..data.targets import Codes
 from ..errors import DataError, unknown
 from .gathering import Gathered, Say
-from .labelled import Labelled, read_confirmed
+from .labelled import Labelled, read_confirmed, read_dropped
+from .options import Options
 
 Digests = npt.NDArray[np.uint64]
 
@@ -33,7 +33,7 @@ class Roles:
     test: Labelled
 
 
-def assign(found: Gathered, *, confirmed: Path | None, only_clean_classes: bool, say: Say) -> Roles:
+def assign(found: Gathered, options: Options, *, say: Say) -> Roles:
     """Sort the rows by what is known before any is decoded; raises on labels that do not fit."""
     classes = _classes(found)
     parts = {
@@ -46,8 +46,12 @@ def assign(found: Gathered, *, confirmed: Path | None, only_clean_classes: bool,
     data, size = parts["data"], len(found.sources["data"])
     checked = found.sources["data"].marked[data.rows]
     own_clean, train = data.where(checked), data.where(~checked)
-    if confirmed is not None:
-        extra = read_confirmed(confirmed, classes, size)
+    if options.leave_out:
+        dropped = read_dropped(options.leave_out, size)
+        train, own_clean = (p.where(~np.isin(p.rows, dropped)) for p in (train, own_clean))
+        say(f"{len(dropped):,} dropped rows are left out")
+    if options.also_clean:
+        extra = read_confirmed(options.also_clean, classes, size)
         train = train.where(~np.isin(train.rows, extra.rows))
         own_clean = own_clean.where(~np.isin(own_clean.rows, extra.rows))
         own_clean = Labelled(
@@ -59,7 +63,7 @@ def assign(found: Gathered, *, confirmed: Path | None, only_clean_classes: bool,
     if not len(own_clean) + len(parts["clean"]):
         raise DataError("no clean row is left; expected a few rows whose labels are checked")
     if found.task == "classes":
-        roles = _fitting(roles, only_clean_classes=only_clean_classes, say=say)
+        roles = _fitting(roles, only_clean_classes=options.only_clean_classes, say=say)
     if len(roles.train) < 10:
         raise DataError(f"{len(roles.train)} rows are left to train on; expected 10 or more")
     return roles

@@ -63,7 +63,7 @@ def train(options: Options, out: Path, signs: Signs | None = None) -> Json:
         for name, found in {"reweigh": outcome, **rivals}.items()
     }
     signs.say("ranking the labels")
-    ranking = auditing.rank(prepared.task.train, outcome, plan.batch)
+    ranking = auditing.rank(prepared.task.train, outcome, plan.batch, plain=rivals.get("uniform"))
     auditing.write(out, prepared, outcome, ranking)
     summary = summarise(prepared, plan, shape, outcome, rivals, judged, ranking)
     write_json(out / folder.SUMMARY, summary)

@@ -3,6 +3,7 @@
     corrected.csv   the data with the decisions carried out: new labels in the target column, dropped rows
     (or .parquet)   left out, all else as it was; for images a listing path,label
     confirmed.csv   index,label of the rows a person kept or relabelled
+    dropped.csv     index of the rows a person dropped
     changes.diff    index: given -> new, to read
 
 Cells of a .csv that a spreadsheet would run get a leading apostrophe, unless `exact`. Data are streamed:
@@ -27,7 +28,7 @@ from .decisions import Decision, check_shape, read
 from .run import Run
 from .suspects import Suspects
 
-CONFIRMED, CHANGES = "confirmed.csv", "changes.diff"
+CONFIRMED, DROPPED, CHANGES = "confirmed.csv", "dropped.csv", "changes.diff"
 PARQUET_MAGIC = b"PAR1"
 
 
@@ -45,7 +46,7 @@ class Exported:
 def export(
     run: Run, suspects: Suspects, standing: Mapping[int, Decision], *, exact: bool = False
 ) -> Exported:
-    """Write the three files from the decisions that stand."""
+    """Write the four files from the decisions that stand."""
     given = _given(run, suspects, standing)
     corrections = Corrections(
         given=given,
@@ -69,10 +70,12 @@ def export(
     }
     with whole(run.folder / CONFIRMED) as stream:
         stream.write(_confirmed(confirmed, corrections).encode())
+    with whole(run.folder / DROPPED) as stream:
+        stream.writelines(f"{line}\n".encode() for line in ("index", *sorted(corrections.dropped)))
     with whole(run.folder / CHANGES) as stream:
         stream.writelines(line.encode() for line in _changes(corrections))
     return Exported(
-        files=(corrected, run.folder / CONFIRMED, run.folder / CHANGES),
+        files=(corrected, *(run.folder / name for name in (CONFIRMED, DROPPED, CHANGES))),
         relabelled=len(corrections.labels),
         dropped=len(corrections.dropped),
         confirmed=len(confirmed),
@@ -81,7 +84,7 @@ def export(
 
 
 def export_run(run: Run, *, exact: bool = False) -> Exported:
-    """Write the three files from what is on the disk, whether or not a page is open."""
+    """Write the four files from what is on the disk, whether or not a page is open."""
     history, _ = read(run.decisions, lambda made: check_shape(made, rows=run.rows, label=run.label))
     return export(run, Suspects(run.suspects), history.standing(), exact=exact)
 

@@ -30,7 +30,7 @@ from . import images, showing, views
 from .cards import state
 from .decisions import Decision
 from .desk import Desk
-from .exports import CHANGES, CONFIRMED, corrected_name, export
+from .exports import CHANGES, CONFIRMED, DROPPED, corrected_name, export
 from .gate import Gate, Keys
 from .rendering import render
 from .selection import SHOW, Selection
@@ -117,7 +117,9 @@ class Pages:
     def file(self, request: Request) -> Response:
         """An exported file, to save."""
         run = self._desk.run
-        names = {name: run.folder / name for name in (corrected_name(run), CONFIRMED, CHANGES)}
+        names = {
+            name: run.folder / name for name in (corrected_name(run), CONFIRMED, DROPPED, CHANGES)
+        }
         path = names.get(request.path_params["name"])
         if path is None or not path.is_file():
             raise HTTPException(404)

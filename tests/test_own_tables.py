@@ -16,6 +16,7 @@ from reweigh.data.column_fitting import Unused, fit_column
 from reweigh.data.columns import CategoryColumn, DateColumn, NumberColumn, describe, restore
 from reweigh.data.conditions import parse
 from reweigh.data.scanning import scan
+from reweigh.data.table_encoding import fit
 from reweigh.data.tables import open_table
 from reweigh.data.targets import TargetScan
 from reweigh.errors import DataError, SettingError
@@ -158,6 +159,16 @@ def test_columns_that_teach_nothing_are_left_out(cells, why):
     found, _ = fit_column("c", pa.array(cells, pa.string()), np.arange(len(cells)) * 2)
     assert isinstance(found, Unused)
     assert why in found.why
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.date32()], ids=str)
+def test_rows_are_told_apart_by_every_column_dates_too(kind):
+    days = [f"20{10 + k % 9}-03-{1 + k % 28:02d}" for k in range(60)]
+    words, values = ["a", "b"] * 30, [1.5, 2.5, 3.5] * 20
+    piece = pa.table({"day": pa.array(days).cast(kind), "word": words, "value": values})
+    encoder, _ = fit(piece, np.arange(len(days)), ["day", "word", "value"])
+    seen = set(zip(days, words, values, strict=True))
+    assert len(np.unique(encoder.digests(piece))) == len(seen)
 
 
 def test_sorted_numbers_are_no_counter():

@@ -14,9 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reweigh.data.cells import labels, numbers, pandas
+from reweigh.data.cells import labels, pandas
 from reweigh.data.column_fitting import Unused, fit_column
-from reweigh.data.columns import CategoryColumn, Column, Features, describe, restore
+from reweigh.data.columns import (
+    CategoryColumn,
+    Column,
+    DateColumn,
+    Features,
+    describe,
+    restore,
+    seconds_of,
+)
 from reweigh.data.tables import Piece
 from reweigh.errors import DataError
 
@@ -52,13 +60,15 @@ class TableEncoder:
         names = [*self.needs, *(column.name for column in self.unused)]
         words = {c.name for c in self.columns if isinstance(c, CategoryColumn)}
         words |= {column.name for column in self.unused}
+        forms = {c.name: c.form for c in self.columns if isinstance(c, DateColumn)}
         for place, name in enumerate(name for name in names if name in piece.schema.names):
             cells = piece.column(name)
             if name in words:
                 values = labels(cells).to_pandas().astype(object).to_numpy()
                 values = np.where(pd.isna(values), "", values)
             else:
-                values = np.nan_to_num(numbers(cells), nan=-1.5e300)
+                # A form of "" reads numbers.
+                values = np.nan_to_num(seconds_of(cells, forms.get(name, "")), nan=-1.5e300)
             hashed = pd.util.hash_array(values)
             # Odd factors keep columns apart: swapping two cells must change the sum.
             total += hashed * np.uint64(2 * place + 1)

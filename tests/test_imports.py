@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "errors": set(),
     "files": set(),
     "spreadsheets": set(),
+    "numerals": set(),
     "core": set(),
     "data": set(),
     "models": set(),
@@ -24,8 +25,8 @@ MAY_IMPORT = {
     "training": {"methods", "core", "data", "audit", "files"},
     "experiments": {"files", "training", "methods", "models", "data", "audit", "core"},
     # A user's own data: from files to a trained, audited run.
-    "own": {"files", "spreadsheets", "training", "methods", "models", "data", "audit"},
-    "report": {"files"},
+    "own": {"files", "numerals", "spreadsheets", "training", "methods", "models", "data", "audit"},
+    "report": {"files", "numerals"},
     "review": {"files", "spreadsheets", "audit", "report"},
     "clean_set": {"core"},
     "integrations": {"core", "methods", "audit", "clean_set"},

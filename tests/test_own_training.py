@@ -210,6 +210,7 @@ def test_a_regression(tmp_path):
     x = draw.normal(size=(400, 2))
     y = 100 + 20 * x[:, 0] - 10 * x[:, 1] + draw.normal(0, 1, 400)
     given = np.where(np.arange(400) % 5 == 0, y + 90, y)
+    given[5] = 1234567.5  # too far to be trained on as it is
     frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "price": given})
     frame[:300].to_csv(tmp_path / "rows.csv", index=False)
     sound = frame.assign(price=y)
@@ -225,6 +226,7 @@ def test_a_regression(tmp_path):
     assert summary["figure"] < plain["figure"]
     audit = pq.read_table(tmp_path / "run" / "audit.parquet").to_pandas()
     assert roc_auc_score(audit["index"] % 5 == 0, audit["suspicion"]) > 0.98
+    assert audit["given_label"].astype(float).tolist() == pytest.approx(given[audit["index"]])
     predicted = reweigh.load(tmp_path / "run").predict(tmp_path / "test.csv")
     assert np.abs(predicted - y[340:]).mean() == pytest.approx(summary["figure"], rel=1e-3)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ..numerals import numeral
 from .bar import shown_bar
 
 if TYPE_CHECKING:
@@ -20,11 +21,14 @@ def tell(summary: dict[str, Any], out: Path, page: Path) -> None:
     metric, where = summary["metric"], summary["judged_on"]
     if where:
         rows = f"{summary['judged_rows']:,} {'test' if where == 'test' else 'held-out clean'} rows"
-        interval = f" ± {summary['interval']:.3g}" if summary["interval"] is not None else ""
-        typer.echo(f"\n{metric} on {rows}: {summary['figure']:.4g}{interval}")
+        interval = (
+            f" ± {numeral(summary['interval'], 3)}" if summary["interval"] is not None else ""
+        )
+        typer.echo(f"\n{metric} on {rows}: {numeral(summary['figure'], 4)}{interval}")
         for line in summary["comparison"]:
-            half = "" if line["interval"] is None else f" ± {line['interval']:.3g}"
-            typer.echo(f"  {line['name']}: {line['figure']:.4g}   gain {line['gain']:+.3g}{half}")
+            half = "" if line["interval"] is None else f" ± {numeral(line['interval'], 3)}"
+            gain = numeral(line["gain"], 3, sign=True)
+            typer.echo(f"  {line['name']}: {numeral(line['figure'], 4)}   gain {gain}{half}")
     typer.echo(f"{summary['suggestions']:,} of {summary['train_rows']:,} labels look wrong")
     for warning in summary["warnings"]:
         typer.secho(f"note: {warning['what']} {warning['do']}", fg=typer.colors.YELLOW)

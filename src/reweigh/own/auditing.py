@@ -96,9 +96,10 @@ def _rows(
     rows = slice(start, stop)
     order = ranking.order[rows]
     given = prepared.task.train.targets.numpy()[order]
+    index = prepared.train_rows[order]
     return {
-        "index": pa.array(prepared.train_rows[order]),
-        "given_label": pa.array(_names(prepared, given), pa.string()),
+        "index": pa.array(index),
+        "given_label": pa.array(_given(prepared, index, given), pa.string()),
         "suggested_label": pa.array(_names(prepared, ranking.suggested[rows]), pa.string()),
         "suspicion": pa.array(ranking.suspicion[rows]),
         "mean_weight": pa.array(ledger["mean_weight"][order], from_pandas=True),
@@ -107,11 +108,19 @@ def _rows(
     }
 
 
+def _given(prepared: Prepared, index: Column, labels: Column) -> list[str | None]:
+    """The labels as the user gave them: a number to train on is scaled, and cut off if far away."""
+    values = prepared.found.sources["data"].targets.values
+    if prepared.classes or values is None:
+        return _names(prepared, labels)
+    return [f"{v:.15g}" for v in values[index]]
+
+
 def _names(prepared: Prepared, labels: Column) -> list[str | None]:
     if prepared.classes:
         return [prepared.classes[int(c)] if c >= 0 else None for c in labels]
     values = labels.astype(np.float64) * prepared.scale + prepared.centre
-    return [None if np.isnan(v) else f"{v:.6g}" for v in values]
+    return [None if np.isnan(v) else f"{float(f'{v:.6g}'):.15g}" for v in values]
 
 
 def _reasons(columns: Mapping[str, Any], ranking: Ranking, classes: bool) -> Iterator[str]:

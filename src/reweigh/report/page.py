@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import MissingExtraError
+from ..numerals import numeral
 
 
 def environment() -> Any:
@@ -15,10 +16,12 @@ def environment() -> Any:
         raise MissingExtraError(
             "reports need jinja2, which is not installed; run: pip install 'reweigh[app]'"
         ) from error
-    return Environment(
+    made = Environment(
         loader=PackageLoader("reweigh.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["numeral"] = numeral
+    return made

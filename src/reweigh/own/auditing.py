@@ -95,25 +95,19 @@ def _rows(
     pa = arrow()
     rows = slice(start, stop)
     order = ranking.order[rows]
-    given = prepared.task.train.targets.numpy()[order]
-    index = prepared.train_rows[order]
+    if prepared.classes:
+        given = _names(prepared, prepared.task.train.targets.numpy()[order])
+    else:  # those trained on are scaled, and cut off if far away
+        given = [f"{value:.15g}" for value in prepared.numbers[order]]
     return {
-        "index": pa.array(index),
-        "given_label": pa.array(_given(prepared, index, given), pa.string()),
+        "index": pa.array(prepared.train_rows[order]),
+        "given_label": pa.array(given, pa.string()),
         "suggested_label": pa.array(_names(prepared, ranking.suggested[rows]), pa.string()),
         "suspicion": pa.array(ranking.suspicion[rows]),
         "mean_weight": pa.array(ledger["mean_weight"][order], from_pandas=True),
         "zero_share": pa.array(ledger["zero_share"][order], from_pandas=True),
         "seen": pa.array(ledger["seen"][order]),
     }
-
-
-def _given(prepared: Prepared, index: Column, labels: Column) -> list[str | None]:
-    """The labels as the user gave them: a number to train on is scaled, and cut off if far away."""
-    values = prepared.found.sources["data"].targets.values
-    if prepared.classes or values is None:
-        return _names(prepared, labels)
-    return [f"{v:.15g}" for v in values[index]]
 
 
 def _names(prepared: Prepared, labels: Column) -> list[str | None]:

@@ -32,6 +32,7 @@ class Prepared:
     """What training, audit and prediction need to know.
 
     train_rows    [n] the index of each train example in the user's data
+    numbers       [n] the target of each as it was given, in a regression; else empty
     judged_on     "test", "holdout", or "" where nothing was kept for judging
     centre, scale of the targets in a regression: trained on (y - centre) / scale
     unreadable    files of the data that could not be decoded, by index
@@ -42,6 +43,7 @@ class Prepared:
     found: Gathered
     classes: tuple[str, ...]
     train_rows: npt.NDArray[np.int64]
+    numbers: npt.NDArray[np.float64]
     judged_on: str
     centre: float
     scale: float
@@ -167,6 +169,7 @@ def _built(
     task = Task(train, empty, checked(kept), test, classes, peak)
     readable = encoded["data"].readable
     return Prepared(
-        task, found, classes, parts["data"].rows, judged_on, centre, scale,
+        task, found, classes, parts["data"].rows,
+        parts["data"].labels[: 0 if classes else None], judged_on, centre, scale,
         np.flatnonzero(~readable), encoded["data"].release,
     )  # fmt: skip

@@ -41,7 +41,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     def moved(found: re.Match[str]) -> str:
         path = (origin.parent / found[0]).resolve()
-        if not path.is_file() or (origin.is_relative_to(DOCS) and path.is_relative_to(DOCS)):
+        if not path.is_file() or (is_page(origin) and is_page(path)):
             return found[0]
         return os.path.relpath(address(path), os.path.dirname(here))
 
@@ -52,13 +52,18 @@ def outside(page: Path) -> Iterator[Path]:
     """The files outside docs/ that a page links to."""
     for found in LINK.findall(page.read_text(encoding="utf-8")):
         path = (page.parent / found).resolve()
-        if path.is_file() and path.is_relative_to(ROOT) and not path.is_relative_to(DOCS):
+        if path.is_file() and path.is_relative_to(ROOT) and not is_page(path):
             yield path
+
+
+def is_page(path: Path) -> bool:
+    """Whether mkdocs shows a file by itself; the scripts that make pages lie beside them."""
+    return path.is_relative_to(DOCS) and path.suffix != ".py"
 
 
 def address(path: Path) -> str:
     """Where a file of the repository lies among the pages."""
-    if path.is_relative_to(DOCS):
+    if is_page(path):
         return path.relative_to(DOCS).as_posix()
     suffix = ".md" if path.suffix in SOURCE else ""
     return f"repository/{path.relative_to(ROOT).as_posix()}{suffix}"

@@ -27,20 +27,10 @@ class Docstrings(griffe.Extension):
 
 
 def as_markdown(docstring: str) -> str:
-    """The docstring, block by block.
-
-    >>> print(as_markdown("The sum.\\n\\nx: a number < 3\\n   or so\\n\\n>>> 1 + 1\\n2"))
-    The sum.
-    <BLANKLINE>
-    - `x`: a number &lt; 3 or so
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
-    """
+    """The docstring, block by block."""
     blocks = re.split(r"\n\s*\n", textwrap.dedent(docstring).strip("\n"))
-    return "\n\n".join(_block(block) for block in blocks)
+    summary, *rest = blocks
+    return "\n\n".join([_escaped(summary), *map(_block, rest)])
 
 
 def _block(block: str) -> str:

@@ -18,6 +18,7 @@ import pytest
 
 pytest.importorskip("mkdocs", reason="needs mkdocs: pip install 'reweigh[docs]'")
 
+from review_browser import chromium
 from reweigh.methods import METHODS
 
 pytestmark = pytest.mark.site
@@ -143,3 +144,40 @@ def test_docstrings_are_shown_as_written():
         "- `x`: one number\n- `z, w`: two",
         "```pycon\n>>> 1 + 1\n2\n```",
     ]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as made:
+        yield made
+
+
+def test_it_is_searched_from_disk(site, browser):
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    heard, asked = [], []
+    page.on("console", lambda said: heard.append(said.text))
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url.partition(":")[0]))
+    page.goto((site / "reference" / "index.html").as_uri())
+    page.wait_for_selector(".md-search__input")
+    page.focus(".md-search__input")
+    page.keyboard.type("safeguard")
+    found = page.wait_for_selector(".md-search-result__link", timeout=20_000)
+    assert found.get_attribute("href").startswith("file:")
+    assert set(asked) <= {"file", "data", "about"}
+    assert heard == []
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_is_wider_than_a_phone(site, browser, scheme):
+    context = browser.new_context(viewport={"width": 390, "height": 800}, color_scheme=scheme)
+    page = context.new_page()
+    backgrounds = set()
+    for path in [*site.glob("*.html"), *site.glob("reference/*.html"), site / "methods/index.html"]:
+        page.goto(path.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path.name
+        backgrounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert backgrounds == {{"light": "rgb(253, 252, 250)", "dark": "rgb(22, 23, 26)"}[scheme]}
+    context.close()

@@ -1,8 +1,8 @@
 """An extension of griffe: docstrings written for readers of code, shown as a web page.
 
 Ours are plain text: examples begin with `>>>`, formulas stand by themselves or line up in columns,
-and arguments are `name: what it is`, continued by indented lines. Markdown would run all of that
-together.
+and arguments are `name: what it is` or two columns, continued by indented lines. Markdown would run
+all of that together.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import griffe
 
-ENTRY = re.compile(r"^([A-Za-z_][\w.]*(?:, [A-Za-z_][\w.]*)*):\s+(\S.*)$")
+ENTRY = re.compile(r"^([A-Za-z_][\w.]*(?:, [A-Za-z_][\w.]*)*)(?::\s+| {2,})([^\s=].*)$")
 COLUMNS = re.compile(r"\S {2,}\S")
 
 
@@ -37,12 +37,10 @@ def _block(block: str) -> str:
     lines = block.splitlines()
     if lines[0].lstrip().startswith(">>>"):
         return _fenced("pycon", block)
-    if all(line.startswith("    ") for line in lines):
-        return _fenced("text", block)
-    entries = _entries(lines)
+    entries = _entries(textwrap.dedent(block).splitlines())
     if entries:
         return "\n".join(f"- `{name}`: {_escaped(text)}" for name, text in entries)
-    if any(COLUMNS.search(line) for line in lines):
+    if lines[0].startswith("    ") or any(COLUMNS.search(line) for line in lines):
         return _fenced("text", block)
     return _escaped(block)
 

@@ -18,6 +18,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")
+UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 SOURCE = {".py": "python", ".toml": "toml", ".yml": "yaml", "": "text"}
 
 
@@ -83,4 +84,6 @@ def brought(path: Path, config: Any) -> File:
     if path.suffix in SOURCE:
         name = path.relative_to(ROOT).as_posix()
         text = f"# {name}\n\n~~~~~~{SOURCE[path.suffix]}\n{text}~~~~~~\n"
+    if address(path).endswith(".md"):
+        text = f"{UNSEARCHED}{text}"
     return File.generated(config, address(path), content=text)

@@ -6,7 +6,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser lint types format bench clean
+.PHONY: help demo test docs browser lint types format bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -26,6 +26,9 @@ demo: $(VENV)/app.done ## the main job: noisy digits, plain against reweighed; w
 
 test: lint types ## lint, types and the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+docs: $(VENV)/dev.done ## the documentation, strict, into site/; open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 browser: ## Chromium for the tests of the review page, from Debian's archive, if we may
 	@command -v chromium >/dev/null || \
@@ -48,5 +51,5 @@ bench: $(VENV)/app.done ## cost of every back-end as a ratio to a plain step
 	$(BIN)/reweigh bench --threads 1,2 --json results/performance/steps.json
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) demo build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) demo site build dist .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -64,6 +64,32 @@ def stability_block(table: str) -> str:
     return "\n".join(lines).strip()
 
 
+def performance_block() -> str:
+    """The fastest of each method's steps beside a plain one, where `make bench` has measured it."""
+    path = ROOT / "results/performance/steps.json"
+    if not path.exists():
+        return "No figures are kept in this copy; `make bench` measures them on yours."
+    found = json.loads(path.read_text())
+    rows = [row for row in found["rows"] if row["method"] != "plain"]
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    settings = dict.fromkeys((r["model"], r["n"], r["m"], r["threads"]) for r in rows)
+    lines = [
+        "| model | n | m | threads | " + " | ".join(methods) + " |",
+        "|---" * (4 + len(methods)) + "|",
+    ]
+    for setting in settings:
+        ratios = {r["method"]: f"{r['minimum']:.2f}" for r in rows
+                  if (r["model"], r["n"], r["m"], r["threads"]) == setting}  # fmt: skip
+        cells = [*map(str, setting), *(ratios.get(method, "") for method in methods)]
+        lines.append("| " + " | ".join(cells) + " |")
+    machine = found["machine"]
+    lines += ["", f"Time of a step in plain steps, the fastest of each, from `reweigh bench`: {machine['processor']}, "
+              f"{machine['cores']} cores, torch {machine['torch']}; operations and memory are in "
+              "[results/performance](../results/performance/steps.json). An empty cell: that back-end "
+              "refuses the model."]  # fmt: skip
+    return "\n".join(lines)
+
+
 def picture(results: dict[str, Any], path: Path) -> None:
     """Test accuracy during training, both kinds of noise side by side."""
     import matplotlib
@@ -123,6 +149,13 @@ def main() -> int:
         old = (ROOT / name).read_text()
         _, _, whole = (ROOT / f"results/{mark}/table.md").read_text().partition("\n\n")
         pages[ROOT / name] = (old, replaced(old, mark, whole.strip()))
+    first, speed = ROOT / "docs/index.md", ROOT / "docs/speed.md"
+    demo = demo_block(results).replace("](results/", "](../results/")
+    pages[first] = (first.read_text(), replaced(first.read_text(), "results:demo", demo))
+    pages[speed] = (
+        speed.read_text(),
+        replaced(speed.read_text(), "performance", performance_block()),
+    )
     if check:
         return int(any(old != new for old, new in pages.values()))
     for page, (_, new) in pages.items():

@@ -40,6 +40,15 @@ def test_what_needs_no_training_imports_nothing_heavy(arguments):
     assert run(code).stdout.rstrip().endswith("heavy: []")
 
 
+def test_the_package_runs_as_a_module():
+    command = [sys.executable, "-m", "reweigh"]
+    version = subprocess.run([*command, "--version"], check=True, capture_output=True, text=True)
+    assert version.stdout == run("import reweigh; print('reweigh', reweigh.__version__)").stdout
+    wrong = subprocess.run([*command, "trian"], check=False, capture_output=True, text=True)
+    assert wrong.returncode == 2
+    assert "did you mean 'train'?" in wrong.stderr
+
+
 def test_help_names_every_command(capsys):
     code, out, _ = call(capsys, "--help")
     assert code == 0

@@ -49,8 +49,3 @@ def test_the_tutorial_from_a_noisy_table_to_a_corrected_one(tmp_path, monkeypatc
 def test_its_figures_are_those_of_the_benchmark():
     script = ROOT / "docs" / "own_data.py"
     assert subprocess.run([sys.executable, script, "--check"], check=False).returncode == 0
-
-
-def test_its_links_lead_somewhere():
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", PAGE):
-        assert (ROOT / "docs" / target).exists(), target

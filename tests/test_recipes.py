@@ -37,13 +37,3 @@ def test_the_recipes_train():
     fresh, model = names["network"](), names["model"]
     assert not torch.equal(fresh[0].weight, model[0].weight)
     assert names["weigh"].backend == "ghost"
-
-
-@pytest.mark.parametrize(
-    "page", [*PAGES, "integrations/lightning.md", "integrations/transformers.md"]
-)
-def test_links_lead_somewhere(page):
-    path = ROOT / "docs" / page
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
-        if not target.startswith("http"):
-            assert (path.parent / target).exists(), target

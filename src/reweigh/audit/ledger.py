@@ -35,6 +35,7 @@ COLUMNS = (
     "index", "given_label", "seen", "mean_weight", "zero_share", "average_weight", "mean_loss",
     "last_score",
 )  # fmt: skip
+"""The columns of `Ledger.table()` and of `weights.parquet`."""
 
 _UNIT = 2.0**24
 _LARGEST = 2.0**29

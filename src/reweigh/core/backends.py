@@ -40,13 +40,13 @@ class Entry:
     proves_itself: bool = False
 
 
-# In the order of their cost, which is the order in which "auto" tries them.
 BACKENDS: dict[str, Entry] = {
     "ghost": Entry(ghost.align, True, "1 forward", proves_itself=True),
     "forward_mode": Entry(forward_mode.align, True, "2 forwards"),
     "double_backward": Entry(double_backward.align, True, "about 5 forwards"),
     "finite_difference": Entry(finite_difference.align, False, "1 forward, approximate"),
 }
+"""In the order of their cost, which is the order in which "auto" tries them."""
 
 
 class Choice(str):

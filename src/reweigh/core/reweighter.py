@@ -48,7 +48,7 @@ class Reweighter:
 
     >>> model = nn.Linear(2, 2)
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    >>> from .loss import per_example
+    >>> from reweigh import per_example
     >>> reweigh = Reweighter(model, per_example(nn.functional.cross_entropy))
     >>> train = clean = (torch.eye(2), torch.tensor([0, 1]))
     >>> step = reweigh(train, clean)

@@ -40,7 +40,7 @@ def example_scores(
 
     >>> import torch
     >>> from torch.nn.functional import mse_loss
-    >>> from .loss import per_example
+    >>> from reweigh import per_example
     >>> line = nn.Linear(1, 1, bias=False)
     >>> _ = line.weight.data.fill_(1.0)
     >>> x = torch.tensor([[1.0], [1.0]])

@@ -53,7 +53,7 @@ def validate(
     """Explain a set-up before training: all problems, and which back-end would run and why.
 
     >>> from torch.nn.functional import cross_entropy
-    >>> from .loss import per_example
+    >>> from reweigh import per_example
     >>> batch = (torch.randn(4, 2), torch.tensor([0, 1, 0, 1]))
     >>> other = (torch.randn(4, 2), torch.tensor([0, 1, 0, 1]))
     >>> [f.level for f in validate(nn.Linear(2, 2), per_example(cross_entropy), batch, other)]

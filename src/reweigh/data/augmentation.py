@@ -42,6 +42,7 @@ AUGMENTATIONS: Mapping[str, Augmentation | None] = MappingProxyType(
         "published_code": Augmentation(pad=2),  # 32 is padded to 36
     }
 )
+"""What a batch of images may go through before training, by name."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ SCALINGS: Mapping[str, Scaling] = MappingProxyType(
         "symmetric": Scaling((0.5,), (0.5,)),  # [-1, 1], as the published CIFAR code
     }
 )
+"""The ranges that pixels may be brought into, by name."""
 
 
 def crop_and_flip(images: Tensor, dy: Tensor, dx: Tensor, mirror: Tensor, pad: int) -> Tensor:

@@ -107,6 +107,7 @@ CORRUPTIONS: Mapping[str, Callable[..., Corruption]] = MappingProxyType(
         "pair_flip": pair_flip,
     }
 )
+"""The corruptions a `Recipe` may name."""
 
 
 def corrupt(

@@ -51,6 +51,7 @@ PRESETS: Mapping[str, Recipe] = MappingProxyType(
         "cifar100-background": Recipe("cifar100", **_BACKGROUND),  # type: ignore[arg-type]
     }
 )
+"""The paper's tasks by name; `preset` fills in what depends on the seed."""
 
 
 def preset(

@@ -228,6 +228,7 @@ _ALL = (
 )
 
 SOURCES: Mapping[str, Source] = MappingProxyType({source.name: source for source in _ALL})
+"""Every data set by its name: where it comes from, and the digests it must have."""
 
 
 def source(name: str) -> Source:

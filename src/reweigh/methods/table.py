@@ -155,6 +155,7 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
         ),
     }
 )  # fmt: skip
+"""Every method by its name: what makes it, what it costs, what it needs."""
 
 
 def lookup(name: str) -> Entry:

@@ -71,6 +71,7 @@ MODELS: Mapping[str, Callable[[int, bool], nn.Module]] = MappingProxyType(
         "digits-cnn": lambda classes, _: DigitsCNN(classes),
     }
 )
+"""Every model by its name: `MODELS[name](classes, as_published)` makes one; see `build`."""
 
 
 def build(name: str, *, classes: int = 10, as_published: bool = False) -> nn.Module:

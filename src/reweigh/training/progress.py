@@ -55,6 +55,7 @@ class Now:
 
 
 Progress = Callable[[Now], None]
+"""What `fit(..., progress=)` calls at every step; `bar` makes one."""
 
 REDRAW_SECONDS = 0.5
 LINE_SECONDS = 30.0

@@ -13,6 +13,7 @@ Memory: `buffer` undecoded rows, over all lanes of a process, and a piece of eac
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count, islice, zip_longest
@@ -106,6 +107,7 @@ class Stream(IterableDataset[Drawn]):
             batch_size=None,
             num_workers=workers,
             generator=torch.Generator(),  # its own: no number is taken from the global one
+            worker_init_fn=_deaf,
         )
         parts = iter(loader)
         self._start = before
@@ -179,6 +181,11 @@ def _named(rows: Rows, shards: Shards) -> Iterator[None]:
     except BadRow as bad:
         where = shards.where(int(rows[ID][bad.position]))
         raise DataError(f"{where}: {bad.what}; mend the row or leave it out of the shard") from None
+
+
+def _deaf(worker: int) -> None:
+    """Leave Ctrl-C to the process that trains: it may still want this worker's part of a batch."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _ranks() -> tuple[int, int]:

@@ -1,0 +1,181 @@
+"""`--engine ray`: the same results as the local engine, also when a worker is killed on the way."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+import pretend
+
+pytest.importorskip("accelerate")
+pytest.importorskip("ray")
+
+import ray
+
+from reweigh.errors import SettingError, UnknownNameError
+from reweigh.experiments.catalog import EXPERIMENTS
+from reweigh.experiments.experiment import cells, described
+from reweigh.experiments.grid import run_grid
+from reweigh.experiments.results import FAILURES, LINES
+from reweigh.experiments.scratch import Work
+from test_reproduce_cli import assert_one_line, call
+from test_reproduce_grid import Told, lines
+
+CHOSEN = EXPERIMENTS["mnist-imbalance"]
+GRID = cells(CHOSEN, "smoke")
+ABOUT = described(CHOSEN, "smoke", as_published=False)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster of two workers, which the tests join: workers start once for all of them."""
+    from ray.cluster_utils import Cluster
+
+    before = dict(os.environ)
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    head = {"num_cpus": 2, "include_dashboard": False}
+    made = Cluster(initialize_head=True, head_node_args=head)
+    ray.init(address=made.address, log_to_driver=False, logging_level=logging.ERROR)
+    yield made.address
+    ray.shutdown()
+    made.shutdown()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def go(out, address, grid=GRID, *, run=pretend.run, told=None, **options):
+    told = told or Told()
+    failed = run_grid(
+        grid, ABOUT, out=out, watcher=told, run=run, engine="ray", address=address,
+        **{"jobs": None, **options},
+    )  # fmt: skip
+    return told, failed
+
+
+def attempts(work, cell):
+    return len(list(Path(work).glob(f"{cell.file}.attempt-*")))
+
+
+def dies_once(cell, *, work, threads, tick):
+    """As a worker does that the system kills: no exception, no last word."""
+    if cell == GRID[1]:
+        first = attempts(work, cell) == 0
+        (work / f"{cell.file}.attempt-{os.getpid()}").touch()
+        if first:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return pretend.run(cell, work=work, threads=threads, tick=tick)
+
+
+def always_dies(cell, *, work, threads, tick):
+    if cell == GRID[1]:
+        (work / f"{cell.file}.attempt-{os.getpid()}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return pretend.run(cell, work=work, threads=threads, tick=tick)
+
+
+def never_ends(cell, *, work, threads, tick):
+    while True:
+        tick(1)
+        time.sleep(0.05)
+
+
+def without_time(found):
+    return sorted(
+        json.dumps({**line, "seconds": 0}, sort_keys=True) for line in found
+    )  # in whatever order cells were finished
+
+
+def test_real_cells_have_the_numbers_of_the_local_engine(tmp_path):
+    # The second method begins with the model of the first, which both share through the work folder.
+    grid = cells(CHOSEN, "smoke", methods=["uniform", "uniform+ft"], only={"share": "0.95"})
+    assert len(grid) == 2
+    run_grid(grid, ABOUT, out=tmp_path / "local", watcher=Told())
+    assert not ray.is_initialized()
+    assert run_grid(
+        grid, ABOUT, out=tmp_path / "ray", watcher=Told(), jobs=None, engine="ray"
+    ) == []  # fmt: skip
+    assert not ray.is_initialized()  # what was started for it is gone
+    assert without_time(lines(tmp_path / "ray")) == without_time(lines(tmp_path / "local"))
+    for cell in grid:
+        name = f"cells/{cell.file}.json"
+        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
+
+
+def test_a_killed_worker_costs_one_retry_of_its_cell(tmp_path, cluster):
+    told, failed = go(tmp_path, cluster, run=dies_once)
+    assert failed == []
+    assert sorted(told.finished) == sorted(cell.key for cell in GRID)
+    expected = tmp_path / "local"
+    run_grid(GRID, ABOUT, out=expected, watcher=Told(), run=pretend.run)
+    assert without_time(lines(tmp_path)) == without_time(lines(expected))
+    assert told.ticked == told.steps
+
+
+def test_a_cell_that_kills_every_worker_is_given_up_and_noted(tmp_path, cluster):
+    _, failed = go(tmp_path, cluster, GRID[:4], run=always_dies)
+    assert failed == [GRID[1]]
+    assert len(lines(tmp_path)) == 3
+    (note,) = [json.loads(x) for x in (tmp_path / FAILURES).read_text().splitlines()]
+    assert "its worker was lost 2 times" in note["error"]
+    assert attempts(tmp_path / ".work", GRID[1]) == 2
+    told, failed = go(tmp_path, cluster, GRID[:4])
+    assert failed == []
+    assert told.finished == [GRID[1].key]
+    assert not (tmp_path / FAILURES).exists()
+
+
+def test_ctrl_c_stops_the_workers_and_the_same_call_goes_on(tmp_path, cluster):
+    class Impatient(Told):
+        def tick(self, steps):
+            super().tick(steps)
+            if self.ticked:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path, cluster, GRID[:3], run=never_ends, told=Impatient())
+    assert not (tmp_path / LINES).exists()
+    assert go(tmp_path, cluster, GRID[:3])[1] == []  # the workers are free again
+    assert len(lines(tmp_path)) == 3
+
+
+def test_the_command_runs_on_a_cluster(capsys, tmp_path, cluster):
+    arguments = ["reproduce", "curves", "--scale", "smoke", "--methods", "uniform"]
+    arguments += ["--engine", "ray", "--address", cluster, "--out", str(tmp_path / "results")]
+    code, printed, progress = call(capsys, *arguments)
+    assert code == 0
+    assert "report.html" in printed
+    assert progress.count("test accuracy") == 1
+
+
+def test_a_machine_that_does_not_see_the_folder_has_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "work").mkdir()
+    work = Work.of(tmp_path / "work")
+    assert work.here() == tmp_path / "work"
+    (tmp_path / "work" / work.token).unlink()
+    assert work.here() == tmp_path / "elsewhere" / f"reweigh-{work.token}"
+    assert work.here().is_dir()
+    assert Work.of(tmp_path / "work") == work
+
+
+def test_without_ray_the_install_command_is_named(capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    result = call(capsys, "reproduce", "curves", "--scale", "smoke", "--engine", "ray", "--out", str(tmp_path / "new"))  # fmt: skip
+    assert_one_line(*result, "--engine ray needs ray", "pip install 'reweigh[ray]'")
+    assert not (tmp_path / "new").exists()
+
+
+def test_impossible_engines_are_refused(tmp_path):
+    common = {"out": tmp_path / "new", "watcher": Told()}
+    with pytest.raises(UnknownNameError, match="unknown engine 'rays'; did you mean 'ray'"):
+        run_grid(GRID, ABOUT, engine="rays", **common)
+    with pytest.raises(SettingError, match="expected engine 'ray'"):
+        run_grid(GRID, ABOUT, address="auto", **common)
+    assert not (tmp_path / "new").exists()

@@ -38,11 +38,12 @@ from reweigh.audit import Ledger
 from reweigh.training import Config, Optimizer, fit
 
 RESULTS = Path(__file__).parents[1] / "results" / "streaming"
-COLUMNS, SIZE, CLEAN = 16, 1000, 100
+COLUMNS, CLEAN = 16, 100
+SIZES = {"npy": 10_000, "parquet": 10_000, "tar": 1000}
 NAMES = tuple(f"x{k}" for k in range(COLUMNS))
 CASES = [
-    ("npy", "read", 0), ("npy", "reweigh", 0), ("parquet", "read", 0), ("parquet", "reweigh", 0),
-    ("parquet", "reweigh", 1), ("tar", "read", 0), ("parquet", "fit", 0),
+    ("parquet", "reweigh", 0), ("npy", "reweigh", 0), ("parquet", "read", 0), ("npy", "read", 0),
+    ("tar", "read", 0), ("parquet", "reweigh", 1), ("parquet", "fit", 0),
 ]  # fmt: skip
 
 
@@ -122,7 +123,7 @@ def run(folder: Path, kind: str, what: str, workers: int) -> dict[str, object]:
         "tar": data.Fields("png", "cls", images=data.ImageEncoder(16, 1)),
     }[kind]
     shards = data.open_shards(folder)
-    total, found = len(shards), []
+    total, size, found = len(shards), SIZES[kind], []
     clean, test = (part(x, y) for x, _, y in (rows(CLEAN, 10**6), rows(20_000, 10**6 + 1)))
     before = megabytes()
     begun = time.monotonic()
@@ -131,10 +132,10 @@ def run(folder: Path, kind: str, what: str, workers: int) -> dict[str, object]:
         task = data.StreamedTask(
             data.stream_part(shards, fields, workers=workers), clean, test, ("no", "yes")
         )
-        steps = total // SIZE
+        steps = total // size
         config = Config(
             steps=steps, optimizer=Optimizer(learning_rate=0.05), checkpoint_every=0,
-            batch=data.BatchOptions(size=SIZE, clean_size=CLEAN), device="cpu",
+            batch=data.BatchOptions(size=size, clean_size=CLEAN), device="cpu",
         )  # fmt: skip
 
         def note(now: object) -> None:
@@ -145,7 +146,7 @@ def run(folder: Path, kind: str, what: str, workers: int) -> dict[str, object]:
         accuracy, seconds = outcome.test_accuracy, time.monotonic() - begun
     else:
         step = loop(clean, total) if what == "reweigh" else lambda batch: None
-        stream = data.Stream(shards, fields, size=SIZE, seed=0)
+        stream = data.Stream(shards, fields, size=size, seed=0)
         tenths = {stream.steps * k // 10 for k in range(1, 11)}
         begun, seen = time.monotonic(), 0
         for k, batch in enumerate(stream.epoch(0, workers=workers), start=1):
@@ -157,7 +158,7 @@ def run(folder: Path, kind: str, what: str, workers: int) -> dict[str, object]:
         seconds = time.monotonic() - begun
     return {
         "format": kind, "what": what, "workers": workers, "rows": total,
-        "shards": len(shards.paths), "batch": SIZE, "seconds": round(seconds, 1),
+        "shards": len(shards.paths), "batch": size, "seconds": round(seconds, 1),
         "rows_per_second": round(total / seconds), "cpu_seconds": round(cpu(), 1),
         "resident_mb_before": before,
         "resident_mb_by_tenth": found, "peak_mb": peak(),
@@ -186,7 +187,7 @@ def loop(clean: data.Part, total: int):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--images", type=int, default=50_000, help="rows of the tar shards")
+    parser.add_argument("--images", type=int, default=20_000, help="rows of the tar shards")
     parser.add_argument("--shards", type=int, default=100)
     parser.add_argument("--folder", type=Path, required=True, help="for the shards")
     parser.add_argument("--out", type=Path, default=RESULTS / "runs.json")

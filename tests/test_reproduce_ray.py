@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import time
@@ -16,9 +15,8 @@ import pretend
 pytest.importorskip("accelerate")
 pytest.importorskip("ray")
 
-import ray
-
 from reweigh.errors import SettingError, UnknownNameError
+from reweigh.experiments import ray_workers
 from reweigh.experiments.catalog import EXPERIMENTS
 from reweigh.experiments.experiment import cells, described
 from reweigh.experiments.grid import run_grid
@@ -32,29 +30,20 @@ GRID = cells(CHOSEN, "smoke")
 ABOUT = described(CHOSEN, "smoke", as_published=False)
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """A cluster of two workers, which the tests join: workers start once for all of them."""
-    from ray.cluster_utils import Cluster
-
+@pytest.fixture(scope="module", autouse=True)
+def two_workers():
+    """A cluster of two workers, as a grid starts one; all tests join it, for it takes its time."""
     before = dict(os.environ)
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    head = {"num_cpus": 2, "include_dashboard": False}
-    made = Cluster(initialize_head=True, head_node_args=head)
-    ray.init(address=made.address, log_to_driver=False, logging_level=logging.ERROR)
-    yield made.address
-    ray.shutdown()
-    made.shutdown()
+    os.environ["RAY_worker_niceness"] = "0"  # it would wait for everything else on a busy machine
+    with ray_workers.cluster(cpus=2):
+        yield
     os.environ.clear()
     os.environ.update(before)
 
 
-def go(out, address, grid=GRID, *, run=pretend.run, told=None, **options):
+def go(out, grid=GRID, *, run=pretend.run, told=None):
     told = told or Told()
-    failed = run_grid(
-        grid, ABOUT, out=out, watcher=told, run=run, engine="ray", address=address,
-        **{"jobs": None, **options},
-    )  # fmt: skip
+    failed = run_grid(grid, ABOUT, out=out, watcher=told, run=run, engine="ray", jobs=None)
     return told, failed
 
 
@@ -96,19 +85,17 @@ def test_real_cells_have_the_numbers_of_the_local_engine(tmp_path):
     grid = cells(CHOSEN, "smoke", methods=["uniform", "uniform+ft"], only={"share": "0.95"})
     assert len(grid) == 2
     run_grid(grid, ABOUT, out=tmp_path / "local", watcher=Told())
-    assert not ray.is_initialized()
     assert run_grid(
         grid, ABOUT, out=tmp_path / "ray", watcher=Told(), jobs=None, engine="ray"
     ) == []  # fmt: skip
-    assert not ray.is_initialized()  # what was started for it is gone
     assert without_time(lines(tmp_path / "ray")) == without_time(lines(tmp_path / "local"))
     for cell in grid:
         name = f"cells/{cell.file}.json"
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
 
 
-def test_a_killed_worker_costs_one_retry_of_its_cell(tmp_path, cluster):
-    told, failed = go(tmp_path, cluster, run=dies_once)
+def test_a_killed_worker_costs_one_retry_of_its_cell(tmp_path):
+    told, failed = go(tmp_path, run=dies_once)
     assert failed == []
     assert sorted(told.finished) == sorted(cell.key for cell in GRID)
     expected = tmp_path / "local"
@@ -117,20 +104,20 @@ def test_a_killed_worker_costs_one_retry_of_its_cell(tmp_path, cluster):
     assert told.ticked == told.steps
 
 
-def test_a_cell_that_kills_every_worker_is_given_up_and_noted(tmp_path, cluster):
-    _, failed = go(tmp_path, cluster, GRID[:4], run=always_dies)
+def test_a_cell_that_kills_every_worker_is_given_up_and_noted(tmp_path):
+    _, failed = go(tmp_path, GRID[:4], run=always_dies)
     assert failed == [GRID[1]]
     assert len(lines(tmp_path)) == 3
     (note,) = [json.loads(x) for x in (tmp_path / FAILURES).read_text().splitlines()]
     assert "its worker was lost 2 times" in note["error"]
     assert attempts(tmp_path / ".work", GRID[1]) == 2
-    told, failed = go(tmp_path, cluster, GRID[:4])
+    told, failed = go(tmp_path, GRID[:4])
     assert failed == []
     assert told.finished == [GRID[1].key]
     assert not (tmp_path / FAILURES).exists()
 
 
-def test_ctrl_c_stops_the_workers_and_the_same_call_goes_on(tmp_path, cluster):
+def test_ctrl_c_stops_the_workers_and_the_same_call_goes_on(tmp_path):
     class Impatient(Told):
         def tick(self, steps):
             super().tick(steps)
@@ -138,15 +125,15 @@ def test_ctrl_c_stops_the_workers_and_the_same_call_goes_on(tmp_path, cluster):
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        go(tmp_path, cluster, GRID[:3], run=never_ends, told=Impatient())
+        go(tmp_path, GRID[:3], run=never_ends, told=Impatient())
     assert not (tmp_path / LINES).exists()
-    assert go(tmp_path, cluster, GRID[:3])[1] == []  # the workers are free again
+    assert go(tmp_path, GRID[:3])[1] == []  # the workers are free again
     assert len(lines(tmp_path)) == 3
 
 
-def test_the_command_runs_on_a_cluster(capsys, tmp_path, cluster):
+def test_the_command_runs_on_a_cluster(capsys, tmp_path):
     arguments = ["reproduce", "curves", "--scale", "smoke", "--methods", "uniform"]
-    arguments += ["--engine", "ray", "--address", cluster, "--out", str(tmp_path / "results")]
+    arguments += ["--engine", "ray", "--out", str(tmp_path / "results")]
     code, printed, progress = call(capsys, *arguments)
     assert code == 0
     assert "report.html" in printed

@@ -14,6 +14,7 @@ pytest.importorskip("pyarrow")
 from reweigh import data
 from reweigh.audit import Ledger
 from reweigh.errors import DataError, Interrupted, SettingError
+from reweigh.own import auditing
 from reweigh.training import fit
 from runs import assert_same, digits_task, tiny, tiny_config
 
@@ -73,9 +74,12 @@ def test_a_run_counts_what_it_streamed_by_id(task):
 
 def test_wrong_labels_are_found_in_shards(task):
     config = tiny_config(steps=150, drops=(), checkpoint_every=0, evaluate_every=0)
-    table = fit(tiny, task, config).ledger.table()
-    wrong = task.train.changed.numpy()
+    outcome = fit(tiny, task, config)
+    table, wrong = outcome.ledger.table(), task.train.changed.numpy()
     assert table["mean_weight"][~wrong].mean() > 1.5 * table["mean_weight"][wrong].mean()
+    ranking = auditing.rank(task.train, outcome, config.batch)
+    assert sorted(ranking.order) == list(range(len(wrong)))
+    assert wrong[ranking.order[:100]].mean() > 0.8 > 2 * wrong[ranking.order[-100:]].mean()
 
 
 @pytest.mark.parametrize("workers", [0, 1])

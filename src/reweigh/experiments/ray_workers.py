@@ -49,7 +49,7 @@ def run_tasks(
     ray = optional("ray", package="ray", needed_for="--engine ray", extra="ray")
     if not tasks:
         return
-    with _cluster(ray, address, threads):
+    with cluster(address, cpus=max(threads, os.cpu_count() or 1)):
         tally = ray.remote(num_cpus=0, max_restarts=-1)(Tally).remote()
         gpus = 1 if ray.cluster_resources().get("GPU", 0) else 0
         remote = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=RETRIES)(_call)
@@ -110,15 +110,14 @@ def _call(work: Callable[[Task, Tick], Result], task: Task, tally: Any) -> Resul
 
 
 @contextmanager
-def _cluster(ray: Any, address: str | None, threads: int) -> Iterator[None]:
-    """Join a cluster, or start one; leave it, or end it."""
+def cluster(address: str | None = None, *, cpus: int) -> Iterator[None]:
+    """Join the cluster at `address`, or start one of `cpus` here; leave it, or end it.
+
+    One that this process has joined already is used as it is.
+    """
+    ray = optional("ray", package="ray", needed_for="--engine ray", extra="ray")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # A worker of two threads on a machine of one CPU would otherwise wait for ever.
-    own = (
-        {}
-        if address
-        else {"num_cpus": max(threads, os.cpu_count() or 1), "include_dashboard": False}
-    )
+    own = {} if address else {"num_cpus": cpus, "include_dashboard": False}
     settings = {name: os.environ[name] for name in FORWARDED if name in os.environ}
     joined = ray.is_initialized()
     if not joined:

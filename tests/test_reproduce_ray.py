@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import time
 from pathlib import Path
 
 import pytest
 
+import doomed
 import pretend
 
 pytest.importorskip("accelerate")
 pytest.importorskip("ray")
+# Ray leaves processes to end by themselves.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 from reweigh.errors import SettingError, UnknownNameError
 from reweigh.experiments import ray_workers
@@ -27,6 +28,8 @@ from test_reproduce_grid import Told, lines
 
 CHOSEN = EXPERIMENTS["mnist-imbalance"]
 GRID = cells(CHOSEN, "smoke")
+VICTIM = next(filter(doomed.is_victim, GRID))
+FEW = [VICTIM, *[cell for cell in GRID if cell != VICTIM][:3]]
 ABOUT = described(CHOSEN, "smoke", as_published=False)
 
 
@@ -34,7 +37,11 @@ ABOUT = described(CHOSEN, "smoke", as_published=False)
 def two_workers():
     """A cluster of two workers, as a grid starts one; all tests join it, for it takes its time."""
     before = dict(os.environ)
-    os.environ["RAY_worker_niceness"] = "0"  # it would wait for everything else on a busy machine
+    path = [str(Path(__file__).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    os.environ |= {
+        "PYTHONPATH": os.pathsep.join(path),  # workers look for our stand-ins
+        "RAY_worker_niceness": "0",  # they would wait for everything else on a busy machine
+    }
     with ray_workers.cluster(cpus=2):
         yield
     os.environ.clear()
@@ -45,33 +52,6 @@ def go(out, grid=GRID, *, run=pretend.run, told=None):
     told = told or Told()
     failed = run_grid(grid, ABOUT, out=out, watcher=told, run=run, engine="ray", jobs=None)
     return told, failed
-
-
-def attempts(work, cell):
-    return len(list(Path(work).glob(f"{cell.file}.attempt-*")))
-
-
-def dies_once(cell, *, work, threads, tick):
-    """As a worker does that the system kills: no exception, no last word."""
-    if cell == GRID[1]:
-        first = attempts(work, cell) == 0
-        (work / f"{cell.file}.attempt-{os.getpid()}").touch()
-        if first:
-            os.kill(os.getpid(), signal.SIGKILL)
-    return pretend.run(cell, work=work, threads=threads, tick=tick)
-
-
-def always_dies(cell, *, work, threads, tick):
-    if cell == GRID[1]:
-        (work / f"{cell.file}.attempt-{os.getpid()}").touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return pretend.run(cell, work=work, threads=threads, tick=tick)
-
-
-def never_ends(cell, *, work, threads, tick):
-    while True:
-        tick(1)
-        time.sleep(0.05)
 
 
 def without_time(found):
@@ -95,7 +75,7 @@ def test_real_cells_have_the_numbers_of_the_local_engine(tmp_path):
 
 
 def test_a_killed_worker_costs_one_retry_of_its_cell(tmp_path):
-    told, failed = go(tmp_path, run=dies_once)
+    told, failed = go(tmp_path, run=doomed.once)
     assert failed == []
     assert sorted(told.finished) == sorted(cell.key for cell in GRID)
     expected = tmp_path / "local"
@@ -105,15 +85,15 @@ def test_a_killed_worker_costs_one_retry_of_its_cell(tmp_path):
 
 
 def test_a_cell_that_kills_every_worker_is_given_up_and_noted(tmp_path):
-    _, failed = go(tmp_path, GRID[:4], run=always_dies)
-    assert failed == [GRID[1]]
+    _, failed = go(tmp_path, FEW, run=doomed.always)
+    assert failed == [VICTIM]
     assert len(lines(tmp_path)) == 3
     (note,) = [json.loads(x) for x in (tmp_path / FAILURES).read_text().splitlines()]
-    assert "its worker was lost 2 times" in note["error"]
-    assert attempts(tmp_path / ".work", GRID[1]) == 2
-    told, failed = go(tmp_path, GRID[:4])
+    assert "its worker was lost twice" in note["error"]
+    assert doomed.attempts(tmp_path / ".work", VICTIM) == 2
+    told, failed = go(tmp_path, FEW)
     assert failed == []
-    assert told.finished == [GRID[1].key]
+    assert told.finished == [VICTIM.key]
     assert not (tmp_path / FAILURES).exists()
 
 
@@ -125,7 +105,7 @@ def test_ctrl_c_stops_the_workers_and_the_same_call_goes_on(tmp_path):
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        go(tmp_path, GRID[:3], run=never_ends, told=Impatient())
+        go(tmp_path, GRID[:3], run=doomed.never_ends, told=Impatient())
     assert not (tmp_path / LINES).exists()
     assert go(tmp_path, GRID[:3])[1] == []  # the workers are free again
     assert len(lines(tmp_path)) == 3

@@ -29,6 +29,8 @@ TELL_SECONDS = 0.5  # between a worker's messages
 PATIENCE_SECONDS = 30.0  # for running tasks to save where they are
 RETRIES = 1
 FORWARDED = ("REWEIGH_DATA",)
+SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "300"}
+"""Nothing is sent home; and a busy machine may take its time to start."""
 
 
 def run_tasks(
@@ -68,10 +70,11 @@ def run_tasks(
                     task = running.pop(reference)
                     try:
                         result = ray.get(reference)
-                    except ray.exceptions.RayTaskError:
-                        raise  # a fault of `work`, which is to return its failures
+                    except ray.exceptions.RayTaskError as error:
+                        # `work` returns its failures: this one came before it, an import's perhaps.
+                        result = lost(task, f"its worker cannot run it: {_last_line(error)}")
                     except ray.exceptions.RayError as error:
-                        result = lost(task, _reason(error))
+                        result = lost(task, f"its worker was lost twice: {_last_line(error)}")
                     yield result
         finally:
             with held_interrupts():
@@ -116,7 +119,8 @@ def cluster(address: str | None = None, *, cpus: int) -> Iterator[None]:
     One that this process has joined already is used as it is.
     """
     ray = optional("ray", package="ray", needed_for="--engine ray", extra="ray")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
     own = {} if address else {"num_cpus": cpus, "include_dashboard": False}
     settings = {name: os.environ[name] for name in FORWARDED if name in os.environ}
     joined = ray.is_initialized()
@@ -130,11 +134,14 @@ def cluster(address: str | None = None, *, cpus: int) -> Iterator[None]:
                     runtime_env={"env_vars": settings} if settings else None,
                     **own,
                 )
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise SettingError(
-                f"no Ray cluster answers at {address}: {str(error).splitlines()[0]}; expected a running "
-                "one: start it with `ray start --head`, or leave --address out"
-            ) from None
+        except Exception as error:  # a start that timed out is a bare one
+            what = f"no Ray cluster answers at {address}" if address else "Ray does not start here"
+            fix = (
+                "start it with `ray start --head`, or leave --address out"
+                if address
+                else "try again"
+            )
+            raise SettingError(f"{what} ({_last_line(error)}); expected a running cluster: {fix}") from None  # fmt: skip
     try:
         yield
     finally:
@@ -160,6 +167,5 @@ def _stop(ray: Any, running: list[Any]) -> None:
         ray.cancel(reference, force=True)
 
 
-def _reason(error: Exception) -> str:
-    line = " ".join(str(error).split())
-    return f"its worker was lost {1 + RETRIES} times, perhaps for want of memory ({line[:200]})"
+def _last_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[-1].strip()

@@ -13,8 +13,6 @@ import pretend
 
 pytest.importorskip("accelerate")
 pytest.importorskip("ray")
-# Ray leaves processes to end by themselves.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 from reweigh.errors import SettingError, UnknownNameError
 from reweigh.experiments import ray_workers
@@ -26,6 +24,8 @@ from reweigh.experiments.scratch import Work
 from test_reproduce_cli import assert_one_line, call
 from test_reproduce_grid import Told, lines
 
+# Ray leaves processes to end by themselves.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 CHOSEN = EXPERIMENTS["mnist-imbalance"]
 GRID = cells(CHOSEN, "smoke")
 VICTIM = next(filter(doomed.is_victim, GRID))

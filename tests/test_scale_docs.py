@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -33,3 +34,18 @@ def test_its_commands_have_the_options_they_use():
     assert len(used) == 2
     for command in used:
         assert set(re.findall(r"--[a-z-]+", command.partition("#")[0])) <= known
+
+
+def test_its_figures_are_those_measured_and_memory_is_constant():
+    measured = json.loads((ROOT / "results" / "streaming" / "runs.json").read_text())
+    assert max(case["rows"] for case in measured["cases"]) == 10_000_000
+    for case in measured["cases"]:
+        memory = case["resident_mb_by_tenth"]
+        workers = f", {case['workers']} worker" if case["workers"] else ""
+        row = (
+            f"| {case['format']}, {case['what']}{workers} | {case['rows']:,} | "
+            f"{case['rows_per_second']:,} | {case['cpu_seconds']:,} | "
+            f"{memory[0]:,} | {memory[-1]:,} | {case['peak_mb']:,} |"
+        )
+        assert row in PAGE, row
+        assert max(memory) < 1.02 * memory[0]

@@ -1,5 +1,6 @@
 """The ledger says what a naive list of all records would say, in any order and any grouping."""
 
+import itertools
 import math
 import random
 
@@ -58,7 +59,7 @@ def naive(records):
         )
         table["mean_loss"].append(sum(f for *_, f in visits) / len(visits))
         last = [s for t, _, s, _ in visits if t == visits[-1][0]]
-        table["last_score"].append(sum(last) / len(last))
+        table["last_score"].append(max(last))
     return table
 
 
@@ -74,7 +75,8 @@ def test_it_agrees_with_the_definition():
     assert any(len(set(ids.tolist())) < len(ids) for ids, *_ in records)
     table = recorded(records).table()
     for name, values in naive(records).items():
-        np.testing.assert_allclose(table[name], values, rtol=1e-6, atol=1e-6, err_msg=name)
+        grid = 1e-5 if name == "average_weight" else 1e-6
+        np.testing.assert_allclose(table[name], values, rtol=grid, atol=grid, err_msg=name)
 
 
 def test_plain_training_has_weight_one_whatever_the_batch_size():
@@ -103,24 +105,51 @@ def test_an_example_not_seen_for_ages_keeps_its_mean():
     assert ledger.table()["average_weight"][1] == 1.5
 
 
-def test_merged_processes_equal_one_that_saw_it_all():
-    records = batches()
+def shared_out(records, ranks=3):
+    """One ledger of all records, and one of each process that had its share of every batch."""
     whole = Ledger(N, half_life=HALF_LIFE)
-    parts = [Ledger(N, half_life=HALF_LIFE) for _ in range(3)]
+    parts = [Ledger(N, half_life=HALF_LIFE) for _ in range(ranks)]
     for ids, weights, scores, losses in records:
         whole.record(ids, weights, scores, losses)
         for rank, part in enumerate(parts):
-            rows = slice(2 * rank, 2 * rank + 2)
+            rows = slice(rank, None, ranks)
             part.record(ids[rows], weights[rows], scores[rows], losses[rows], shared_by=len(ids))
-    expected = whole.table()
-    for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
-        first, second, third = (parts[k] for k in order)
+    return whole, parts
+
+
+def raw(ledger):
+    """Every byte of it."""
+    state = ledger.state_dict()
+    return [torch.as_tensor(state[name]).numpy().tobytes() for name in sorted(state)]
+
+
+def test_processes_merge_to_the_bytes_of_one_in_any_order_and_grouping():
+    # 400 records are 133 half-lives: many times what is kept of the recent past.
+    whole, parts = shared_out(batches(400, size=12))
+    assert any(len(set(ids.tolist())) < len(ids) for ids, *_ in batches(400, size=12))
+    for order in itertools.permutations(parts):
+        first, second, third = order
         for merged in (first.merge(second).merge(third), first.merge(second.merge(third))):
-            table = merged.table()
-            for name in ("seen", "mean_weight", "zero_share", "mean_loss"):  # exact
-                np.testing.assert_array_equal(table[name], expected[name], err_msg=name)
-            for name in ("average_weight", "last_score"):
-                np.testing.assert_allclose(table[name], expected[name], rtol=1e-12, err_msg=name)
+            assert raw(merged) == raw(whole)
+            assert encode(merged) == encode(whole)
+
+
+def test_a_run_merged_in_the_middle_ends_with_the_same_bytes():
+    records = batches(200)
+    whole, _ = shared_out(records)
+    _, (first, second, third) = shared_out(records[:90])
+    merged = first.merge(second).merge(third)
+    going_on = [merged, merged.like(), merged.like()]  # one process goes on with it
+    for ids, weights, scores, losses in records[90:]:
+        for rank, part in enumerate(going_on):
+            rows = slice(rank, None, 3)
+            part.record(ids[rows], weights[rows], scores[rows], losses[rows], shared_by=len(ids))
+    assert raw(going_on[2].merge(going_on[0]).merge(going_on[1])) == raw(whole)
+
+
+def test_a_process_that_saw_none_of_an_example_changes_nothing():
+    whole, _ = shared_out(batches(50))
+    assert raw(whole.merge(whole.like())) == raw(whole.like().merge(whole)) == raw(whole)
 
 
 def test_merging_looks_across_rescaled_sums():
@@ -148,7 +177,7 @@ def test_the_order_of_records_changes_no_bit_of_the_sums():
     records = batches()
     shuffled = random.Random(0).sample(records, len(records))
     one, other = recorded(records).table(), recorded(shuffled).table()
-    for name in ("seen", "mean_weight", "zero_share", "mean_loss"):
+    for name in ("seen", "mean_weight", "zero_share", "mean_loss"):  # the others look at the time
         np.testing.assert_array_equal(one[name], other[name], err_msg=name)
 
 
@@ -193,6 +222,8 @@ def test_bad_input_is_refused(tmp_path):
         ledger.record(torch.tensor([0, 1]), torch.tensor([1.0]))
     with pytest.raises(SettingError, match="same training set"):
         ledger.load_state_dict(Ledger(4).state_dict())
+    with pytest.raises(SettingError, match="another version"):
+        ledger.load_state_dict({"totals": torch.zeros(3, 7)})
     with pytest.raises(SettingError, match="1 or more"):
         Ledger(0)
     (tmp_path / "weights.parquet").write_bytes(b"PAR1")

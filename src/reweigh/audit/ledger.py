@@ -8,12 +8,17 @@ example counts in plain training, whatever the batch size. With u_t that scaled 
     zero_share       share of its records with weight exactly 0
     average_weight   sum_t g^t u_t / sum_t g^t,   g = 2^(1/half_life): recent records count more
     mean_loss        sum_t loss_t / records with a loss
-    last_score       its score when it was last recorded with one (the mean, if twice in a batch)
+    last_score       its score when it was last recorded with one (the largest, if twice in a batch)
 
-All of it is sums, so a batch may hold an example twice, and ledgers of several processes merge by
-adding. Weights and losses are rounded to 2^-24 and added in float64: up to a total of 2^29 no
-addition rounds, and neither order nor grouping changes a bit. `average_weight` merges up to rounding.
-Cost: about twenty operations on [n] values a step, no wait for the device. Memory: 80 bytes an
+All of it is sums and maxima, so a batch may hold an example twice, and ledgers of several processes
+merge by adding, in any order and grouping, to the same bytes. For that, every addition is exact:
+
+    weights, losses  on a grid of 2^-24, in float64: exact up to a total of 2^29
+    g^t u_t          2^(12 j + s) x, x on a grid of 2^-20 and s < 12, is added to limb j as 2^s x;
+                     the newest limb and the one before it are kept: a record counts for 12 half-lives
+                     at least. Exact up to a total of 2^21 within them.
+
+Cost: about twenty operations on [n] values a step, no wait for the device. Memory: 88 bytes an
 example.
 """
 
@@ -39,9 +44,12 @@ COLUMNS = (
 
 _UNIT = 2.0**24
 _LARGEST = 2.0**29
-_SEEN, _ZEROS, _WEIGHT, _RECENT, _RECENT_WEIGHT, _LOSSES, _LOSS = range(7)
-_SCORE, _COUNT, _CLOCK = range(3)
-_HEADROOM = 512  # powers of two that recent sums may grow before they are scaled down
+_RECENT_UNIT = 2.0**20
+_LIMB = 12  # half-lives
+_SEEN, _ZEROS, _WEIGHT, _RECENT, _RECENT_WEIGHT, _LOSSES, _LOSS, _OLDER, _OLDER_WEIGHT = range(9)
+_RECORDED = _LOSS + 1  # columns that a record adds to; the others are of the limb before
+_NEWEST, _BEFORE = slice(_RECENT, _RECENT_WEIGHT + 1), slice(_OLDER, _OLDER_WEIGHT + 1)
+_SCORE, _CLOCK = range(2)
 
 
 class Ledger:
@@ -68,9 +76,9 @@ class Ledger:
             device = torch.device("cpu")
         self.half_life = float(half_life)
         self._clock = 0  # records so far
-        self._landmark = 0.0  # recent sums are in units of 2^landmark
-        self._totals = torch.zeros(n, 7, dtype=torch.float64, device=device)
-        self._last = torch.zeros(n, 3, dtype=torch.float64, device=device)
+        self._limb = 0  # the newest
+        self._totals = torch.zeros(n, _OLDER_WEIGHT + 1, dtype=torch.float64, device=device)
+        self._last = torch.zeros(n, 2, dtype=torch.float64, device=device)
 
     def __len__(self) -> int:
         return len(self._totals)
@@ -93,38 +101,43 @@ class Ledger:
                 f"ids {tuple(ids.shape)} and weights {tuple(weights.shape)} were recorded; "
                 f"expected one id and one weight for each example of a batch"
             )
-        device, gain = self._totals.device, self._gain()
+        device = self._totals.device
         ids = ids.to(device)
         scaled = weights.detach().to(device, torch.float64) * (shared_by or len(weights))
         one = torch.ones_like(scaled)
-        rows = [one, (scaled == 0).double(), _exact(scaled), one * gain, scaled * gain]
+        recent = self._recent(torch.stack([one, scaled]))
+        rows = [one, (scaled == 0).double(), _exact(scaled), *recent]
         if losses is None:
             rows += [torch.zeros_like(one), torch.zeros_like(one)]
         else:
             rows += [one, _exact(losses.detach().to(device, torch.float64))]
-        self._totals.index_add_(0, ids, torch.stack(rows, dim=1))
+        self._totals[:, :_RECORDED].index_add_(0, ids, torch.stack(rows, dim=1))
         self._clock += 1
         if scores is not None:
             score = scores.detach().to(device, torch.float64)
-            self._last.index_fill_(0, ids, 0)
-            self._last.index_add_(0, ids, torch.stack([score, one, one * self._clock], dim=1))
+            self._last[:, _SCORE].scatter_reduce_(0, ids, score, "amax", include_self=False)
+            self._last[:, _CLOCK].index_fill_(0, ids, self._clock)
 
-    def _gain(self) -> float:
-        """g^clock in units of 2^landmark; the sums are scaled down, exactly, before it overflows."""
-        power = self._clock / self.half_life - self._landmark
-        if power > _HEADROOM:
-            self._rescale(self._landmark + _HEADROOM)
-            power -= _HEADROOM
-        return float(2.0**power)
+    def _recent(self, values: Tensor) -> Tensor:
+        """`values` times g^clock, as what is added to the newest limb."""
+        whole, rest = divmod(self._clock / self.half_life, 1)
+        limb, shift = divmod(int(whole), _LIMB)
+        self._move_on(limb)
+        return _exact(values * 2.0**rest, _RECENT_UNIT) * 2.0**shift
 
-    def _rescale(self, landmark: float) -> None:
-        self._totals[:, _RECENT : _RECENT_WEIGHT + 1] *= 2.0 ** (self._landmark - landmark)
-        self._landmark = landmark
+    def _move_on(self, limb: int) -> None:
+        """Make `limb` the newest."""
+        if limb == self._limb:
+            return
+        newest = self._totals[:, _NEWEST]
+        self._totals[:, _BEFORE] = newest if limb == self._limb + 1 else 0.0
+        newest.zero_()
+        self._limb = limb
 
     def like(self) -> Ledger:
         """An empty one for the same examples, at the same point in time."""
         empty = Ledger(len(self), half_life=self.half_life, device=self._totals.device)
-        empty._clock, empty._landmark = self._clock, self._landmark
+        empty._clock, empty._limb = self._clock, self._limb
         return empty
 
     def merge(self, other: Ledger) -> Ledger:
@@ -137,9 +150,9 @@ class Ledger:
         merged, theirs = self.like(), self.like()
         merged.load_state_dict(self.state_dict())
         theirs.load_state_dict(other.state_dict())
-        landmark = max(merged._landmark, theirs._landmark)
+        newest = max(merged._limb, theirs._limb)
         for ledger in (merged, theirs):
-            ledger._rescale(landmark)
+            ledger._move_on(newest)
         merged._totals += theirs._totals
         merged._last = _latest(merged._last, theirs._last)
         merged._clock = max(merged._clock, theirs._clock)
@@ -151,7 +164,7 @@ class Ledger:
             "totals": self._totals.to("cpu", copy=True),
             "last": self._last.to("cpu", copy=True),
             "clock": self._clock,
-            "landmark": self._landmark,
+            "limb": self._limb,
             "half_life": self.half_life,
         }
 
@@ -162,11 +175,15 @@ class Ledger:
                 f"this ledger is of {len(self)} examples, the saved one of "
                 f"{len(state['totals'])}; expected the same training set"
             )
+        if "limb" not in state:
+            raise SettingError(
+                "the saved ledger was kept by another version; expected one of this: start anew"
+            )
         device = self._totals.device
         self._totals = state["totals"].to(device, copy=True)
         self._last = state["last"].to(device, copy=True)
         self._clock = int(state["clock"])
-        self._landmark = float(state["landmark"])
+        self._limb = int(state["limb"])
 
     def table(self, labels: Tensor | None = None) -> dict[str, Column]:
         """The columns of the module, one value an example; NaN where there is nothing to tell.
@@ -176,16 +193,18 @@ class Ledger:
         totals, last = self._totals.cpu().numpy(), self._last.cpu().numpy()
         seen = totals[:, _SEEN]
         mean = _quotient(totals[:, _WEIGHT], seen)
-        recent = _quotient(totals[:, _RECENT_WEIGHT], totals[:, _RECENT])
+        recent = totals[:, _NEWEST] + totals[:, _BEFORE] * 2.0**-_LIMB
         columns: dict[str, Column] = {
             "index": np.arange(len(seen)),
             "seen": seen.astype(np.int64),
             "mean_weight": mean,
             "zero_share": _quotient(totals[:, _ZEROS], seen),
-            # So long ago that its recent sums have vanished: all its records are equally old.
-            "average_weight": np.where(totals[:, _RECENT] > 0, recent, mean),
+            # So long ago that both limbs are empty: all its records are equally old.
+            "average_weight": np.where(
+                recent[:, 0] > 0, _quotient(recent[:, 1], recent[:, 0]), mean
+            ),
             "mean_loss": _quotient(totals[:, _LOSS], totals[:, _LOSSES]),
-            "last_score": _quotient(last[:, _SCORE], last[:, _COUNT]),
+            "last_score": np.where(last[:, _CLOCK] > 0, last[:, _SCORE], math.nan),
         }
         if labels is not None:
             columns["given_label"] = labels.cpu().numpy()
@@ -209,25 +228,28 @@ class Ledger:
             found["average_weight"],
             losses,
             _exact(loss * losses),
+            torch.zeros_like(seen),
+            torch.zeros_like(seen),
         ]
         ledger._totals = torch.where(seen[:, None] > 0, torch.stack(totals, dim=1), 0.0)
         ledger._totals[losses == 0, _LOSS] = 0
-        last = [score.nan_to_num(), (~score.isnan()).double(), torch.zeros_like(seen)]
-        ledger._last = torch.stack(last, dim=1)
+        ledger._last = torch.stack([score.nan_to_num(), (~score.isnan()).double()], dim=1)
         return ledger
 
 
-def _exact(values: Tensor) -> Tensor:
-    """Rounded to a multiple of 2^-24, so that sums are exact; what is not finite becomes large."""
-    rounded = (values * _UNIT).round_().mul_(1 / _UNIT)
+def _exact(values: Tensor, unit: float = _UNIT) -> Tensor:
+    """Rounded to a multiple of 1/unit, so that sums are exact; what is not finite becomes large."""
+    rounded = (values * unit).round_().mul_(1 / unit)
     return rounded.nan_to_num_(nan=_LARGEST, posinf=_LARGEST, neginf=-_LARGEST)
 
 
 def _latest(mine: Tensor, theirs: Tensor) -> Tensor:
-    """Row by row the later one; of the same step, both: an example may be in two parts of a batch."""
-    clocks = [x[:, _CLOCK] / x[:, _COUNT].clamp(min=1) for x in (mine, theirs)]
-    first, second = (clocks[0] >= clocks[1])[:, None], (clocks[1] >= clocks[0])[:, None]
-    return mine * first + theirs * second
+    """Row by row the later one; of the same step the larger score, as within a batch."""
+    later = mine[:, _CLOCK] - theirs[:, _CLOCK]
+    either = torch.maximum(mine, theirs)
+    return torch.where(
+        (later > 0)[:, None], mine, torch.where((later < 0)[:, None], theirs, either)
+    )
 
 
 def _quotient(numerator: Column, denominator: Column) -> Column:

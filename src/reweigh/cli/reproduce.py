@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -39,7 +38,26 @@ def reproduce(
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Processes at a time.  [default: 2, or 1 on one core]"),
+        typer.Option(
+            metavar="N",
+            help="Cells at a time.  [default: 2, or 1 on one core; all that a Ray cluster has room for]",
+        ),
+    ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="ENGINE",
+            help="local: processes of this machine. ray: the machines of a Ray cluster, or one "
+            "started here. The numbers are the same.",
+        ),
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="With --engine ray: a running cluster's, or `auto` on one of its machines.  "
+            "[default: start one here]",
+        ),
     ] = None,
     as_published: Annotated[
         bool,
@@ -87,7 +105,9 @@ def reproduce(
             grid,
             described(chosen, scale, as_published=as_published),
             out=folder,
-            jobs=jobs if jobs is not None else min(2, os.cpu_count() or 1),
+            jobs=jobs,
+            engine=engine,
+            address=address,
             watcher=watcher,
         )
     page = write_report(folder)

@@ -5,6 +5,7 @@
     splits         clean, hyper-validation and train ids, disjoint and reproducible
     tasks          the four parts of one experiment; `preset` has the paper's
     batches        pairs of train and clean batches, endless, resumable at any step
+    shards         many files of rows; `Stream` has their batches, `stream_part` trains on them
 
 >>> from reweigh import data
 >>> digits = data.load("digits")
@@ -28,12 +29,17 @@ from reweigh.data.corruptions import (
 )
 from reweigh.data.dataset import Dataset, Examples
 from reweigh.data.fetching import adopt, fetch, verify
+from reweigh.data.fields import Fields
+from reweigh.data.image_folders import ImageEncoder
 from reweigh.data.imbalance import NoisySubset, imbalance, noisy_imbalance, shares
 from reweigh.data.loading import load
 from reweigh.data.presets import BACKGROUNDS, MAJORITY_SHARES, PRESETS, preset, scaled
+from reweigh.data.shards import Shards, open_shards
 from reweigh.data.sources import SOURCES, Source
 from reweigh.data.splits import Split, split
 from reweigh.data.store import data_root
+from reweigh.data.streamed import AnyPart, AnyTask, StreamedPart, StreamedTask, stream_part
+from reweigh.data.streams import Drawn, Stream
 from reweigh.data.tasks import Part, Recipe, Task, prepare, whole
 
 __all__ = [
@@ -44,20 +50,29 @@ __all__ = [
     "PRESETS",
     "SCALINGS",
     "SOURCES",
+    "AnyPart",
+    "AnyTask",
     "Augmentation",
     "Batch",
     "BatchOptions",
     "Corruption",
     "Dataset",
+    "Drawn",
     "Examples",
+    "Fields",
+    "ImageEncoder",
     "NoisySubset",
     "Pair",
     "PairedBatches",
     "Part",
     "Recipe",
     "Scaling",
+    "Shards",
     "Source",
     "Split",
+    "Stream",
+    "StreamedPart",
+    "StreamedTask",
     "Task",
     "adopt",
     "background_flip",
@@ -68,12 +83,14 @@ __all__ = [
     "in_order",
     "load",
     "noisy_imbalance",
+    "open_shards",
     "pair_flip",
     "prepare",
     "preset",
     "scaled",
     "shares",
     "split",
+    "stream_part",
     "transition",
     "uniform_flip",
     "verify",

@@ -23,6 +23,8 @@ from torch import Tensor
 from reweigh.data.augmentation import SCALINGS, Augmentation, Scaling, augment, draw_crops
 from reweigh.data.draws import Draws
 from reweigh.data.order import Balanced, Shuffled
+from reweigh.data.streamed import AnyPart, StreamedPart
+from reweigh.data.streams import Drawn
 from reweigh.data.tasks import Part
 from reweigh.errors import SettingError
 
@@ -86,7 +88,7 @@ class PairedBatches:
 
     def __init__(
         self,
-        train: Part,
+        train: AnyPart,
         clean: Part,
         *,
         seed: int,
@@ -97,7 +99,11 @@ class PairedBatches:
         self.step = 0
         self._options = options
         self._fingerprint = _fingerprint(seed, options, train, clean)
-        self._train = _Side("train", train, seed, options, device)
+        self._train: _Side | _StreamedSide = (
+            _StreamedSide(train, seed, options, device)
+            if isinstance(train, StreamedPart)
+            else _Side("train", train, seed, options, device)
+        )
         self._clean = _Side("clean", clean, seed, options, device)
 
     def pair(self, step: int) -> Pair:
@@ -155,11 +161,8 @@ class _Side:
             raise SettingError(f"the {name} part is empty; expected one example at least")
         train = name == "train"
         balanced = options.balanced if train else options.clean_balanced
-        if options.augmentation is not None and part.inputs.ndim != 4:
-            raise SettingError(
-                f"augmentation was asked for {name} inputs of shape {tuple(part.inputs.shape)}; "
-                f"expected images [n, c, h, w]: leave it out"
-            )
+        if options.augmentation is not None:
+            _require_images(name, part.inputs)
         self.part = part
         self.size = options.size if train else options.clean_size
         self._seed, self._name, self._options = seed, name, options
@@ -179,17 +182,69 @@ class _Side:
         ids = torch.from_numpy(self._order.read(first, first + share)).to(self._device)
         images = self._inputs[self._ids[ids]]
         if augmentation is not None:
-            # Drawn for the whole batch, then cut: N ranks together see what one process sees.
-            crops = draw_crops(
-                augmentation, Draws(self._seed, "augment", self._name, step), self.size
-            )
-            start = self._options.rank * share
-            images = augment(images, augmentation, crops.part(start, start + share))
+            images = _augmented(
+                images, augmentation, Draws(self._seed, "augment", self._name, step),
+                first=self._options.rank * share, of=self.size,
+            )  # fmt: skip
         return Batch(_numbers(images, self._options), self._targets[ids]), ids
 
 
+class _StreamedSide:
+    """The train half of the pairs, from shards; steps that follow each other are read in passing."""
+
+    def __init__(
+        self,
+        part: StreamedPart,
+        seed: int,
+        options: BatchOptions,
+        device: torch.device | str,
+    ) -> None:
+        if options.balanced:
+            raise SettingError(
+                "balanced batches were asked of a stream, which has an order of its own; expected "
+                "balanced=False, or a training set in memory"
+            )
+        self.part, self._seed, self._options = part, seed, options
+        self._device = torch.device(device)
+        self._stream = part.stream(
+            size=options.size, seed=seed, rank=options.rank, world=options.world
+        )
+        self._next = -1
+        self._coming: Iterator[Drawn] = iter(())
+
+    def batch(self, step: int, augmentation: Augmentation | None) -> tuple[Batch, Tensor]:
+        if step != self._next:
+            self._coming = self._stream.batches(step, workers=self.part.workers)
+        self._next = step + 1
+        found = next(self._coming)
+        images, ids = found.inputs.to(self._device), found.ids.to(self._device)
+        if augmentation is not None:
+            images = _augmented(
+                images, augmentation, Draws(self._seed, "augment", "train", step),
+                first=self._options.rank * len(ids), of=self._options.size,
+            )  # fmt: skip
+        return Batch(_numbers(images, self._options), found.targets.to(self._device)), ids
+
+
+def _require_images(name: str, inputs: Tensor) -> None:
+    if inputs.ndim != 4:
+        raise SettingError(
+            f"augmentation was asked for {name} inputs of shape {tuple(inputs.shape)}; "
+            f"expected images [n, c, h, w]: leave it out"
+        )
+
+
+def _augmented(
+    images: Tensor, augmentation: Augmentation, draws: Draws, *, first: int, of: int
+) -> Tensor:
+    """Drawn for the whole batch `of` so many, then cut: N ranks together see what one process sees."""
+    _require_images("train", images)
+    crops = draw_crops(augmentation, draws, of)
+    return augment(images, augmentation, crops.part(first, first + len(images)))
+
+
 def in_order(
-    part: Part,
+    part: AnyPart,
     *,
     size: int = 500,
     options: BatchOptions | None = None,
@@ -197,10 +252,8 @@ def in_order(
 ) -> Iterator[Batch]:
     """Every example once, in order, unaugmented: for evaluation. The last batch may be smaller."""
     options = options or BatchOptions()
-    for start in range(0, len(part), size):
-        images = part.inputs[part.ids[start : start + size]].to(device)
-        targets = part.targets[start : start + size].to(device)
-        yield Batch(_numbers(images, options), targets)
+    for inputs, targets in part.chunks(size):
+        yield Batch(_numbers(inputs.to(device), options), targets.to(device))
 
 
 def _numbers(inputs: Tensor, options: BatchOptions) -> Tensor:
@@ -210,10 +263,10 @@ def _numbers(inputs: Tensor, options: BatchOptions) -> Tensor:
     return inputs.float() if inputs.dtype == torch.float16 else inputs
 
 
-def _fingerprint(seed: int, options: BatchOptions, *parts: Part) -> str:
+def _fingerprint(seed: int, options: BatchOptions, *parts: AnyPart) -> str:
     described = {**asdict(options), "rank": 0, "world": 1}
     digest = hashlib.sha256(repr((seed, sorted(described.items()))).encode())
     for part in parts:
-        digest.update(part.ids.cpu().numpy().tobytes())
-        digest.update(part.targets.cpu().numpy().tobytes())
+        for content in part.identity():
+            digest.update(content)
     return digest.hexdigest()[:16]

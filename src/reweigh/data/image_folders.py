@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -96,18 +96,18 @@ class ImageEncoder:
         """Of one encoded image."""
         return (self.channels, self.size, self.size)
 
-    def encode(self, paths: Sequence[Path]) -> tuple[Bytes, list[bool]]:
+    def encode(self, files: Sequence[Path | IO[bytes]]) -> tuple[Bytes, list[bool]]:
         """[n, channels, size, size] and which could be read; the others are black."""
         with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-            images = list(pool.map(self._decoded, paths))
+            images = list(pool.map(self._decoded, files))
         black = np.zeros(self.shape, dtype=np.uint8)
         return (
             np.stack([black if image is None else image for image in images]),
             [image is not None for image in images],
         )
 
-    def _decoded(self, path: Path) -> Bytes | None:
-        image = opened(path)
+    def _decoded(self, file: Path | IO[bytes]) -> Bytes | None:
+        image = opened(file)
         if image is None:
             return None
         from PIL import Image, ImageOps
@@ -156,12 +156,12 @@ def fit_images(folder: ImageFolder, *, size: int | None = None) -> ImageEncoder:
     return ImageEncoder(size, 1 if grey else 3)
 
 
-def opened(path: Path) -> Any:
+def opened(file: Path | IO[bytes]) -> Any:
     """The image, turned upright and fully decoded; None if that fails for any reason."""
     pillow: Any = optional("PIL.Image", package="pillow", needed_for="reading images")
     upright = optional("PIL.ImageOps", package="pillow", needed_for="reading images")
     try:
-        with pillow.open(path) as image:
+        with pillow.open(file) as image:
             if image.width * image.height > PIXELS:
                 return None
             image.load()

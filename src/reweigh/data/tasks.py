@@ -9,6 +9,7 @@ and rate of noise, drawn apart. Parts point into the data set and copy no image.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -78,6 +79,34 @@ class Part:
     def examples(self) -> Examples:
         """Inputs and given targets on their own (copies the images)."""
         return Examples(self.inputs[self.ids], self.targets)
+
+    def take(self, rows: Tensor | slice) -> Part:
+        """The examples at some positions."""
+        return Part(self.inputs, self.ids[rows], self.targets[rows], self.truth[rows])
+
+    def head(self, count: int) -> Part:
+        """The first ones."""
+        return self.take(slice(0, count))
+
+    def probe(self, count: int) -> Part:
+        """So many, evenly spread."""
+        rows = torch.arange(0, len(self), max(1, len(self) // max(1, count)))
+        return self.take(rows[:count])
+
+    def share(self, rank: int, world: int) -> Part:
+        """One process's share of them."""
+        return self.take(slice(rank, None, world))
+
+    def chunks(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs and given targets in order, `size` at a time."""
+        for start in range(0, len(self), size):
+            rows = slice(start, start + size)
+            yield self.inputs[self.ids[rows]], self.targets[rows]
+
+    def identity(self) -> Iterator[bytes]:
+        """What tells these examples from others."""
+        yield self.ids.cpu().numpy().tobytes()
+        yield self.targets.cpu().numpy().tobytes()
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..data import load
-from ..errors import Interrupted, SettingError
+from ..errors import Interrupted, SettingError, unknown
+from . import ray_workers
 from .experiment import Cell
 from .results import Results, alone
 from .running import cell_steps, run_cell
+from .scratch import Work
 from .stages import stages
 from .workers import Stopped, run_tasks
 
+ENGINES = ("local", "ray")
 Json = dict[str, Any]
 Tick = Callable[[int], None]
 
@@ -55,7 +58,7 @@ class Job:
 
     cell: Cell
     run: Run
-    work: Path
+    work: Work
     threads: int
 
 
@@ -74,12 +77,22 @@ def run_grid(
     description: Json,
     *,
     out: Path,
-    jobs: int = 1,
+    jobs: int | None = 1,
+    engine: str = "local",
+    address: str | None = None,
     watcher: Watcher,
     run: Run = run_cell,
 ) -> list[Cell]:
-    """Run the missing cells into the folder `out`; the cells that failed."""
-    if jobs < 1:
+    """Run the missing cells into the folder `out`; the cells that failed.
+
+    engine: "local" processes, 2 if `jobs` is None; or "ray", on the cluster at `address`, as many as
+    it has room for. There a cell has one thread; here, those that `jobs` leave to it.
+    """
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
+    if address is not None and engine != "ray":
+        raise SettingError(f"address {address!r} with engine {engine!r}; expected engine 'ray'")
+    if jobs is not None and jobs < 1:
         raise SettingError(f"jobs is {jobs}; expected 1 or more")
     if not cells:
         raise SettingError("no cell is left to run; expected --methods and --only to leave some")
@@ -90,13 +103,22 @@ def run_grid(
         missing = [cell for cell in _in_turn(cells) if cell.key not in results.lines]
         results.retry(missing)
         watcher.start(cells, results.lines, sum(map(cell_steps, missing)))
-        threads = max(1, (os.cpu_count() or 1) // jobs) if description["scale"] != "smoke" else 1
-        tasks = [Job(cell, run, results.work, threads) for cell in missing]
+        cores, threads = os.cpu_count() or 1, 1
+        if engine == "local":
+            jobs = min(2, cores) if jobs is None else jobs
+            threads = max(1, cores // jobs) if description["scale"] != "smoke" else 1
+        work = Work.of(results.work)
+        tasks = [Job(cell, run, work, threads) for cell in missing]
+        attempts = (
+            run_tasks(attempt_cell, tasks, jobs=jobs or 1, tick=watcher.tick, threads=threads)
+            if engine == "local"
+            else ray_workers.run_tasks(
+                attempt_cell, tasks, jobs=jobs, tick=watcher.tick, lost=_lost, address=address
+            )
+        )
         failed = []
         try:
-            for tried in run_tasks(
-                attempt_cell, tasks, jobs=jobs, tick=watcher.tick, threads=threads
-            ):
+            for tried in attempts:
                 if tried.record is None:
                     results.fail(tried.cell, tried.error, tried.traceback)
                     watcher.failed(tried.cell, tried.error)
@@ -113,7 +135,7 @@ def run_grid(
 def attempt_cell(job: Job, tick: Tick) -> Attempt:
     """Run a job; whatever goes wrong with it becomes a note."""
     try:
-        record = job.run(job.cell, work=job.work, threads=job.threads, tick=tick)
+        record = job.run(job.cell, work=job.work.here(), threads=job.threads, tick=tick)
     except Stopped:
         raise
     except Interrupted:
@@ -122,6 +144,10 @@ def attempt_cell(job: Job, tick: Tick) -> Attempt:
         line = " ".join(f"{type(error).__name__}: {error}".split())
         return Attempt(job.cell, None, line, traceback.format_exc())
     return Attempt(job.cell, record)
+
+
+def _lost(job: Job, why: str) -> Attempt:
+    return Attempt(job.cell, None, why)
 
 
 def _in_turn(cells: Sequence[Cell]) -> list[Cell]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..audit import Ranking, rank_classes, rank_numbers
-from ..data import BatchOptions, Part
+from ..data import AnyPart, BatchOptions
 from ..data.cells import arrow, words
 from ..data.image_folders import ImageFolder
 from ..files import whole
@@ -33,7 +33,7 @@ Column = npt.NDArray[Any]
 
 
 def rank(
-    train: Part, outcome: Outcome, options: BatchOptions, *, plain: Outcome | None = None
+    train: AnyPart, outcome: Outcome, options: BatchOptions, *, plain: Outcome | None = None
 ) -> Ranking:
     """The ranking of a train part, from the run's ledger and its final model.
 

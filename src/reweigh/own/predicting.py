@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ..data import BatchOptions, Part, Scaling, in_order
+from ..data import AnyPart, BatchOptions, Part, Scaling, in_order
 from ..data.cells import arrow, pandas
 from ..data.image_folders import ImageEncoder, list_images, pieces_of
 from ..data.language_models import LanguageModel
@@ -89,7 +89,7 @@ class Predictor:
         return np.asarray(found.numpy() * self._scale + self._centre)
 
 
-def outputs(model: nn.Module, part: Part, options: BatchOptions) -> Iterator[Tensor]:
+def outputs(model: nn.Module, part: AnyPart, options: BatchOptions) -> Iterator[Tensor]:
     """The model's raw outputs on `part`, in order, a batch at a time."""
     with evaluating(model):
         for batch in in_order(part, size=SIZE, options=options):

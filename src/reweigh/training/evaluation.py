@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..data import BatchOptions, Part, in_order
+from ..data import AnyPart, BatchOptions, in_order
 from ..methods import Criterion
 
 BATCH = 200
@@ -71,7 +71,7 @@ def predicted(outputs: Tensor) -> Tensor:
 
 def judge(
     model: nn.Module,
-    part: Part,
+    part: AnyPart,
     criterion: Criterion,
     *,
     classes: int,
@@ -84,7 +84,7 @@ def judge(
     With an accelerator each process takes its share, and all get the sums.
     """
     if accelerator is not None and accelerator.num_processes > 1:
-        part = _share(part, accelerator.process_index, accelerator.num_processes)
+        part = part.share(accelerator.process_index, accelerator.num_processes)
     sums = [_zeros(classes, device), _zeros(classes, device)]
     with evaluating(model):
         start = 0
@@ -102,11 +102,6 @@ def judge(
         sums = accelerator.reduce(sums, reduction="sum")
     given, true = (Judged(**_square(total, classes)) for total in sums)
     return given, true
-
-
-def _share(part: Part, rank: int, world: int) -> Part:
-    mine = slice(rank, None, world)
-    return replace(part, ids=part.ids[mine], targets=part.targets[mine], truth=part.truth[mine])
 
 
 def _zeros(classes: int, device: torch.device) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..audit import Ledger
-from ..data import Task
+from ..data import AnyTask
 from ..errors import Interrupted
 from ..methods import Criterion, Weighed, parse
 from . import checkpoints
@@ -40,7 +40,7 @@ POLL = 10  # steps between agreements to stop, where several processes must agre
 
 def fit(
     make_model: ModelFactory,
-    task: Task,
+    task: AnyTask,
     config: Config | None = None,
     *,
     out: Path | str | None = None,
@@ -50,6 +50,7 @@ def fit(
 ) -> Outcome:
     """Train a model on a task.
 
+    task:       a `data.Task`, or a `data.StreamedTask` whose train part stays in its shards.
     make_model: called without arguments, under the run's seed.
     out:        the run folder (folder.py); None keeps everything in memory.
     pretrained: a plain baseline on the same data for methods that begin with one: a run folder or

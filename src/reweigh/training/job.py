@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..audit import Ledger
-from ..data import BatchOptions, PairedBatches, Part, Task
+from ..data import AnyPart, AnyTask, BatchOptions, PairedBatches, Part
 from ..data.extras import optional
 from ..errors import SettingError
 from ..methods import Criterion, Sampling
@@ -18,13 +18,15 @@ from .config import Config
 from .evaluation import Judged, judge
 from .problem import ModelFactory, classes_of, make_seeded
 
+FEW = 1000  # examples of a stream that stand in for the clean part of a method that has none
+
 
 @dataclass(frozen=True)
 class Job:
     """A model factory, a task and a config on an accelerator."""
 
     make_model: ModelFactory
-    task: Task
+    task: AnyTask
     config: Config
     criterion: Criterion
     accelerator: Any
@@ -71,7 +73,7 @@ class Job:
         clean = sample.source == "clean"
         return make_pairs(self.task, self.config.seed, options, clean=clean, device=self.device)
 
-    def judge(self, model: nn.Module, part: Part) -> tuple[Judged, Judged]:
+    def judge(self, model: nn.Module, part: AnyPart) -> tuple[Judged, Judged]:
         """The model on a part, against given and true labels; all processes share the work."""
         if self.processes > 1:
             # Running averages of the process that saves: the others' have seen other examples.
@@ -101,7 +103,7 @@ class Job:
 
 
 def make_pairs(
-    task: Task,
+    task: AnyTask,
     seed: int,
     options: BatchOptions,
     *,
@@ -110,8 +112,11 @@ def make_pairs(
 ) -> PairedBatches:
     """Train and clean batches; `clean` trains on the clean part."""
     # Without a clean part (a method that needs one refuses) any examples stand in for it.
-    trusted = task.clean if len(task.clean) else task.train
-    train = trusted if clean else task.train
+    train = task.train
+    trusted = (
+        task.clean if len(task.clean) else train if isinstance(train, Part) else train.head(FEW)
+    )
+    train = trusted if clean else train
     return PairedBatches(train, trusted, seed=seed, options=options, device=device)
 
 

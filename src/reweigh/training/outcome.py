@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 
 from ..audit import Ledger
-from ..data import Part, Task
+from ..data import AnyPart, AnyTask
 from .evaluation import Judged
 from .folder import Point
 
-Judge = Callable[[Part], tuple[Judged, Judged]]
+Judge = Callable[[AnyPart], tuple[Judged, Judged]]
 
 
 @dataclass(frozen=True)
@@ -38,15 +37,12 @@ class Outcome:
         return float(self.metrics["test_accuracy"])
 
 
-def on_the_way(judge: Judge, task: Task, probe: int) -> Point:
+def on_the_way(judge: Judge, task: AnyTask, probe: int) -> Point:
     """Test, hyper-validation and clean part in full, `probe` train examples, evenly spread."""
-    rows = torch.arange(0, len(task.train), max(1, len(task.train) // max(1, probe)))[:probe]
-    train = task.train
-    few = replace(train, ids=train.ids[rows], targets=train.targets[rows], truth=train.truth[rows])
-    return _numbers(_judged(judge, task, few))
+    return _numbers(_judged(judge, task, task.train.probe(probe)))
 
 
-def final_metrics(judge: Judge, task: Task) -> dict[str, Any]:
+def final_metrics(judge: Judge, task: AnyTask) -> dict[str, Any]:
     """Everything, in plain JSON.
 
     test_loss, test_accuracy, class_accuracy, confusion    true labels; rows of the last are true
@@ -65,7 +61,7 @@ def final_metrics(judge: Judge, task: Task) -> dict[str, Any]:
     return metrics
 
 
-def _judged(judge: Judge, task: Task, train: Part) -> dict[str, tuple[Judged, Judged]]:
+def _judged(judge: Judge, task: AnyTask, train: AnyPart) -> dict[str, tuple[Judged, Judged]]:
     parts = {"test": task.test, "hyper": task.hyper_validation, "clean": task.clean, "train": train}
     return {name: judge(part) for name, part in parts.items() if len(part)}
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..data import BatchOptions, Part, Task, in_order
+from ..data import AnyPart, AnyTask, BatchOptions, in_order
 from ..errors import SettingError
 from ..methods import Criterion, Problem
 from .evaluation import evaluating
@@ -45,14 +45,14 @@ def make_seeded(make_model: ModelFactory, seed: int) -> nn.Module:
     return make_model()
 
 
-def classes_of(task: Task) -> int:
+def classes_of(task: AnyTask) -> int:
     """How many; 0 in a regression."""
     return 0 if task.train.targets.is_floating_point() else len(task.classes)
 
 
-def criterion_for(model: nn.Module, task: Task, options: BatchOptions) -> Criterion:
+def criterion_for(model: nn.Module, task: AnyTask, options: BatchOptions) -> Criterion:
     """The loss that the model's outputs ask for: see the functions above."""
-    sample = next(iter(in_order(_head(task.train, 2), options=options)))
+    sample = next(iter(in_order(task.train.head(2), options=options)))
     with evaluating(model):
         outputs = model(sample.inputs)
     classes = classes_of(task)
@@ -69,7 +69,7 @@ def criterion_for(model: nn.Module, task: Task, options: BatchOptions) -> Criter
 
 
 def describe(
-    task: Task,
+    task: AnyTask,
     criterion: Criterion,
     *,
     options: BatchOptions,
@@ -96,12 +96,8 @@ def describe(
     )
 
 
-def _right_share(train: Part, classes: int) -> Tensor:
+def _right_share(train: AnyPart, classes: int) -> Tensor:
     """Of each class, the share of its labels that are right; 1 where none was given."""
     given = torch.bincount(train.targets, minlength=classes)
     right = torch.bincount(train.targets[~train.changed], minlength=classes)
     return torch.where(given > 0, right / given.clamp(min=1), 1.0)
-
-
-def _head(part: Part, count: int) -> Part:
-    return Part(part.inputs, part.ids[:count], part.targets[:count], part.truth[:count])

@@ -1,0 +1,52 @@
+"""Rows on their way: a field's values by its name, all of one length, in numpy arrays.
+
+cut    the same rows in pieces of another size
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Rows: TypeAlias = dict[str, npt.NDArray[Any]]
+
+ID = "#id"
+"""The field that holds an example's id: its row, counted through all shards."""
+
+
+def count(rows: Rows) -> int:
+    """How many."""
+    return len(next(iter(rows.values())))
+
+
+def taken(rows: Rows, which: slice | npt.NDArray[np.int64]) -> Rows:
+    """Some of them."""
+    return {name: values[which] for name, values in rows.items()}
+
+
+def joined(pieces: Sequence[Rows]) -> Rows:
+    """One after the other."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+
+
+def cut(pieces: Iterable[Rows], size: int) -> Iterator[Rows]:
+    """The same rows, `size` at a time; the last may be fewer."""
+    held: list[Rows] = []
+    missing = size
+    for piece in pieces:
+        start, length = 0, count(piece)
+        while length - start >= missing:
+            held.append(taken(piece, slice(start, start + missing)))
+            start += missing
+            yield joined(held)
+            held, missing = [], size
+        if start < length:
+            held.append(taken(piece, slice(start, length)))
+            missing -= length - start
+    if held:
+        yield joined(held)

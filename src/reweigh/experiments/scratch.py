@@ -1,0 +1,39 @@
+"""Where cells keep their stages: in the results folder, or on a machine that does not see it, there.
+
+    RESULTS/.work                the caller's machine, and all that share its disk
+    TEMPORARY/reweigh-TOKEN      any other: stages are shared among the cells of that machine alone
+
+A stage that two machines need is then trained on both, to the same bits: time is lost, nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Work:
+    """A folder of the caller's, with a file in it that tells it from others of the same name."""
+
+    folder: Path
+    token: str
+
+    @classmethod
+    def of(cls, folder: Path) -> Work:
+        """Mark the folder; the same one has the same token, so that a second call goes on."""
+        folder = folder.resolve()
+        token = hashlib.sha256(f"{platform.node()} {folder}".encode()).hexdigest()[:12]
+        (folder / token).touch()
+        return cls(folder, token)
+
+    def here(self) -> Path:
+        """The folder, or this machine's own."""
+        if (self.folder / self.token).exists():
+            return self.folder
+        own = Path(tempfile.gettempdir()) / f"reweigh-{self.token}"
+        own.mkdir(exist_ok=True)
+        return own

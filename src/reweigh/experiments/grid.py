@@ -92,6 +92,8 @@ def run_grid(
         raise unknown("engine", engine, ENGINES)
     if address is not None and engine != "ray":
         raise SettingError(f"address {address!r} with engine {engine!r}; expected engine 'ray'")
+    if engine == "ray":
+        ray_workers.require_ray()  # before anything is written
     if jobs is not None and jobs < 1:
         raise SettingError(f"jobs is {jobs}; expected 1 or more")
     if not cells:

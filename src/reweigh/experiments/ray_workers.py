@@ -33,6 +33,11 @@ SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "300
 """Nothing is sent home; and a busy machine may take its time to start."""
 
 
+def require_ray() -> Any:
+    """The library, or an error that names the install command."""
+    return optional("ray", package="ray", needed_for="--engine ray", extra="ray")
+
+
 def run_tasks(
     work: Callable[[Task, Tick], Result],
     tasks: Sequence[Task],
@@ -48,7 +53,7 @@ def run_tasks(
     jobs: tasks at a time at most; None: as many as there is room for. lost: what to make of a task
     whose worker was lost twice, and why.
     """
-    ray = optional("ray", package="ray", needed_for="--engine ray", extra="ray")
+    ray = require_ray()
     if not tasks:
         return
     with cluster(address, cpus=max(threads, os.cpu_count() or 1)):
@@ -97,7 +102,7 @@ class Tally:
 
 
 def _call(work: Callable[[Task, Tick], Result], task: Task, tally: Any) -> Result:
-    ray = optional("ray", package="ray", needed_for="--engine ray", extra="ray")
+    ray = require_ray()
     waiting, told = 0, time.monotonic()
 
     def count(steps: int) -> None:
@@ -118,7 +123,7 @@ def cluster(address: str | None = None, *, cpus: int) -> Iterator[None]:
 
     One that this process has joined already is used as it is.
     """
-    ray = optional("ray", package="ray", needed_for="--engine ray", extra="ray")
+    ray = require_ray()
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     own = {} if address else {"num_cpus": cpus, "include_dashboard": False}

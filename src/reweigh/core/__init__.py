@@ -5,7 +5,9 @@ rule), `reweighter` (the step). `ghost` and `forward_mode` are the fast ways to 
 """
 
 from . import tangent_rules as tangent_rules  # importing it registers the rules
-from .backends import BACKENDS, Choice
+from .backends import BACKENDS
+from .choice import Choice
+from .distributed import Group, group_of
 from .gradient_rules import gradient_rule
 from .loss import per_example
 from .reweighter import Reweighter
@@ -20,12 +22,14 @@ __all__ = [
     "BACKENDS",
     "Choice",
     "Finding",
+    "Group",
     "Reweighter",
     "Safeguard",
     "Step",
     "effective_sample_size",
     "example_scores",
     "gradient_rule",
+    "group_of",
     "per_example",
     "tangent_rule",
     "validate",

@@ -47,5 +47,7 @@ def together(world: int, scenarios: dict[str, Any]) -> dict[str, list[Any]]:
         # A server that has imported everything makes the processes: they start at once.
         mp.get_context("forkserver").set_forkserver_preload(["torch", "reweigh", "shared_batches"])
         mp.start_processes(work, args=arguments, nprocs=world, start_method="forkserver")
-        saved = [torch.load(Path(folder) / f"{rank}.pt", weights_only=False) for rank in range(world)]
+        saved = [
+            torch.load(Path(folder) / f"{rank}.pt", weights_only=False) for rank in range(world)
+        ]
     return {name: [one.get(name, "not reached") for one in saved] for name in scenarios}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +10,9 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed._functional_collectives import all_reduce
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import reweigh
@@ -62,6 +63,10 @@ class Folded(nn.Module):
         return self.body(x.view(len(x), -1))
 
 
+def _whole(value: Any) -> Tensor:
+    return value.full_tensor() if hasattr(value, "full_tensor") else value
+
+
 MODELS = {"mlp": mlp, "joint_norm": joint_norm, "folded": Folded}
 
 
@@ -71,7 +76,7 @@ class Shared:
 
     shares: of the train and of the clean batch, examples by rank; the last processes get the rest
             of the numbers given, or 4 each.
-    wrap:   "ddp", or "plain" for a model without a wrapper.
+    wrap:   "ddp", "fsdp", or "plain" for a model without a wrapper.
     accumulate: backward passes to an update, all but the last without exchange of gradients.
     opposed: this rank's labels are all wrong, so that its scores are mostly negative.
     """
@@ -89,8 +94,8 @@ class Shared:
         return MODELS[self.model]().double()
 
     def sizes(self, world: int) -> tuple[list[int], list[int]]:
-        pad = [4] * world
-        return [*self.train, *pad][:world], [*self.clean, *pad][:world]
+        train, clean = ([*sizes, *[4] * world][:world] for sizes in (self.train, self.clean))
+        return (train if any(train) else [4]), (clean if any(clean) else [4])
 
     def batches(self, step: int, world: int) -> tuple[list[Any], list[Any]]:
         """Train and clean batches by rank."""
@@ -110,6 +115,7 @@ class Shared:
 
     def alone(self, world: int) -> dict[str, Any]:
         """One process, on the joined batches."""
+
         def whole(step: int) -> tuple[Any, Any]:
             return tuple(tuple(map(torch.cat, zip(*part, strict=True)))
                          for part in self.batches(step, world))  # fmt: skip
@@ -119,8 +125,13 @@ class Shared:
 
     def __call__(self, rank: int, world: int) -> dict[str, Any]:
         """One process of several, on its shares."""
-        module = self.build()
-        model = DistributedDataParallel(module) if self.wrap == "ddp" else module
+        module = model = self.build()
+        if self.wrap == "ddp":
+            model = DistributedDataParallel(module)
+        elif self.wrap == "fsdp":
+            mesh = init_device_mesh("cpu", (world,))
+            fully_shard(module[0], mesh=mesh)
+            fully_shard(module, mesh=mesh)
         return self._train(model, module, lambda step: tuple(
             part[rank] for part in self.batches(step, world)))  # fmt: skip
 
@@ -139,13 +150,13 @@ class Shared:
                                 ("ess", one.effective_sample_size), ("zeros", one.zero_share)):  # fmt: skip
                 kept[name].append(value.clone())
             if (step + 1) % self.accumulate == 0:
-                gradient = [p.grad.clone() for p in module.parameters()]
+                gradient = [_whole(p.grad.detach()).clone() for p in module.parameters()]
                 optimizer.step()
                 optimizer.zero_grad()
         return {
             **kept,
             "gradient": gradient,
-            "state": copy.deepcopy(module.state_dict()),
+            "state": {name: _whole(value).clone() for name, value in module.state_dict().items()},
             "backend": str(weigh.backend),
             "reason": weigh.backend.reason,
         }

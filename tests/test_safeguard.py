@@ -120,9 +120,9 @@ def test_its_state_can_be_saved_and_resumed():
         first(torch.tensor(v), NOWHERE, slope, lambda: d)
     second = Backtracking()
     second.load_state_dict(first.state_dict())
-    assert [float(second(torch.tensor(v), NOWHERE, slope, lambda: d)) for v in losses[3:]] == factors[
-        3:
-    ]
+    assert [
+        float(second(torch.tensor(v), NOWHERE, slope, lambda: d)) for v in losses[3:]
+    ] == factors[3:]
     reweighter = reweigh.Reweighter(nn.Linear(8, 4), cross_entropy)
     reweighter(vectors(4), vectors(4))
     other = reweigh.Reweighter(nn.Linear(8, 4), cross_entropy)

@@ -87,6 +87,11 @@ def require_group(group: str | Group | None) -> str | Group | None:
     return group
 
 
+def processes() -> int:
+    """How many torch.distributed runs; 1 where it does not run."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
 def group_of(model: nn.Module) -> Group:
     """Who shares a batch with this process in training `model`.
 
@@ -159,10 +164,29 @@ def answered(what: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if isinstance(error, LostProcessError):
-            raise
-        raise LostProcessError(
-            f"another process does not answer (a {what} over the processes failed: "
-            f"{str(error).splitlines()[0]}); expected all of them in every step: look for the first "
-            f"error among their logs; `torchrun --max-restarts` starts them again"
-        ) from error
+        raise unanswered(error, what) from error
+
+
+def unanswered(error: Exception, what: str = "step") -> LostProcessError:
+    """The error for an exchange that has failed with `error`."""
+    if isinstance(error, LostProcessError):
+        return error
+    return LostProcessError(
+        f"another process does not answer (a {what} over {processes()} processes failed: "
+        f"{str(error).splitlines()[0]}); expected all of them in every step: one has died, hangs or "
+        f"has left early; its own log says why, and `torchrun --max-restarts` starts them all again"
+    )
+
+
+# What the back-ends of torch.distributed say when a peer is gone or too late.
+_SIGNS = (
+    "Connection closed by peer", "Connection reset by peer", "Broken pipe", "Timed out waiting",
+    "Read timeout", "Write timeout", "Socket Timeout", "gloo/transport",
+)  # fmt: skip
+
+
+def says_lost(error: Exception) -> bool:
+    """Whether an error from anywhere in a step tells of a process that is gone."""
+    return isinstance(error, (LostProcessError, dist.DistError)) or (
+        isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS)
+    )

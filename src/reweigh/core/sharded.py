@@ -75,7 +75,14 @@ def compute_types(model: nn.Module) -> set[torch.dtype]:
     return {policy.param_dtype for policy in policies if policy.param_dtype is not None}
 
 
-def gradients(model: nn.Module, loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
+def parameters(model: nn.Module) -> list[Tensor]:
+    """The trainable shards; `model.parameters()` has whole ones while a pass is under way."""
+    groups = [g for part in _parts(model) for g in part._get_fsdp_state()._fsdp_param_groups]
+    shards = [p.sharded_param for group in groups for p in group.fsdp_params]
+    return [shard for shard in shards if shard.requires_grad]
+
+
+def gradients(model: nn.Module, loss: Tensor, wanted: Sequence[Tensor]) -> list[Tensor | None]:
     """The gradient of `loss` for each sharded parameter, averaged over the processes, in shards."""
     for part in _parts(model):
         groups = part._get_fsdp_state()._fsdp_param_groups
@@ -85,21 +92,20 @@ def gradients(model: nn.Module, loss: Tensor, parameters: Sequence[Tensor]) -> l
                 "with which those of the clean batch would mix; expected gradients reduced at every "
                 "step: leave it at True, accumulation works all the same"
             )
-    everything = [p for p in model.parameters() if p.requires_grad]
-    with _set_aside(everything):
+    with _set_aside(parameters(model)):
         loss.backward()
-        return [p.grad for p in parameters]
+        return [p.grad for p in wanted]
 
 
 @contextmanager
-def _set_aside(parameters: Sequence[Tensor]) -> Iterator[None]:
-    """No `.grad` and no hook of the parameters while the block runs."""
-    kept = [(p, p.grad, p._post_accumulate_grad_hooks) for p in parameters]
-    for p in parameters:
+def _set_aside(shards: Sequence[Tensor]) -> Iterator[None]:
+    """No `.grad` and no hook of the shards while the block runs."""
+    kept = [(p, p.grad, p._post_accumulate_grad_hooks) for p in shards]
+    for p in shards:
         p.grad = None
         p._post_accumulate_grad_hooks = {}
     try:
-        with unhooked(parameters):
+        with unhooked(shards):
             yield
     finally:
         for p, grad, hooks in kept:

@@ -67,7 +67,7 @@ class Update:
         """What a backward leaves gradients in."""
         found = leaves(self._loss.grad_fn)
         if self._sharded:
-            return list(trainable(self._model).values())
+            return sharded.parameters(self._model)
         if self._sums_itself:  # in an order that all processes share, whatever each has used
             own = list(trainable(self._model).values())
             known = {id(p) for p in own}

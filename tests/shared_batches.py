@@ -10,10 +10,12 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed._functional_collectives import all_reduce
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import reweigh
 
@@ -159,4 +161,38 @@ class Shared:
             "state": {name: _whole(value).clone() for name, value in module.state_dict().items()},
             "backend": str(weigh.backend),
             "reason": weigh.backend.reason,
+        }
+
+
+class Meter(TorchDispatchMode):
+    """Notes every exchange between processes: its name, and the bytes that this process gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[tuple[str, int]] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "c10d":
+            name = func.name().removeprefix("c10d::")
+            given = args[1] if "gather" in name or "scatter" in name else args[0]
+            tensors = [t for t in tree_leaves(given) if isinstance(t, Tensor)]
+            self.sent.append((name, sum(t.nbytes for t in tensors)))
+        return func(*args, **(kwargs or {}))
+
+
+@dataclass(frozen=True)
+class Metered(Shared):
+    """The exchanges of the third step, before its backward."""
+
+    def _train(self, model: nn.Module, module: nn.Module, batches: Any) -> dict[str, Any]:
+        weigh = reweigh.Reweighter(model, LOSS, **self.options)
+        for step in range(3):
+            with Meter() as meter:
+                one = weigh(*batches(step))
+            one.loss.backward()
+        shapes = [p.shape for p in self.build().parameters()]
+        return {
+            "sent": meter.sent,
+            "tensors": len(shapes),
+            "size": sum(map(torch.Size.numel, shapes)),
         }

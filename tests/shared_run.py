@@ -1,6 +1,6 @@
 """One process of a run that several share; called by test_training_processes.py.
 
-RANK=r WORLD_SIZE=n python shared_run.py FOLDER METHOD
+RANK=r WORLD_SIZE=n python shared_run.py FOLDER METHOD [only stop]
 
 The first process is asked to stop at step 13; then all go on to the end.
 """
@@ -20,7 +20,7 @@ from reweigh.training import fit
 from runs import digits_task, no_dropout, tiny_config
 
 
-def main(out, method):
+def main(out, method, only_stop):
     torch.set_num_threads(1)
     rank = int(os.environ["RANK"])
     config = tiny_config(method, steps=24, device="cpu")
@@ -31,6 +31,8 @@ def main(out, method):
 
     with pytest.raises(Interrupted, match="stopped at step 20 of 24"):
         fit(no_dropout, digits_task(), config, out=out / "run", progress=stop)
+    if only_stop:
+        return
     outcome = fit(no_dropout, digits_task(), config, out=out / "run")
     torch.save(outcome.model.state_dict(), out / f"model-{rank}.pt")
     np.savez(out / f"ledger-{rank}.npz", **outcome.ledger.table())
@@ -38,4 +40,4 @@ def main(out, method):
 
 if __name__ == "__main__":
     warnings.simplefilter("error", UserWarning)
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], len(sys.argv) > 3)

@@ -133,6 +133,18 @@ def measured(world: int, task: Any, steps: int) -> dict[str, float]:
     return {name: statistics.mean(one[name] for one in found) for name in found[0]}
 
 
+def summary(result: dict[str, Any]) -> str:
+    """The results as a table in Markdown."""
+    lines = ["| processes | plain step, ms | reweighed, ms | ratio |", "|---|---|---|---|"]
+    for world, one in result["milliseconds"].items():
+        plain, ours = one["plain"], one["reweighed"]
+        lines.append(f"| {world} | {plain:.1f} | {ours:.1f} | {ours / plain:.2f} |")
+    memory = result["fully_shard_mebibytes"]
+    lines += ["", "| `fully_shard`, 2 processes | MiB a process |", "|---|---|"]
+    lines += [f"| {name} | {value:.0f} |" for name, value in memory.items()]
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=30)
@@ -155,10 +167,7 @@ def main() -> None:
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(result, indent=2) + "\n")
-    for world, one in times.items():
-        ratio = one["reweighed"] / one["plain"]
-        print(f"{world} processes: plain {one['plain']:.1f} ms, reweighed {one['reweighed']:.1f} ms, ratio {ratio:.2f}")  # fmt: skip
-    print(f"fully_shard, MiB a process: {memory}; parameters {size:.0f}, shard {size / 2:.0f}")
+    print(summary(json.loads(arguments.out.read_text())))
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def together(count, *arguments):
         )
         for rank in range(count)
     ]
-    output = [process.communicate(timeout=300)[0] for process in running]
+    output = [process.communicate(timeout=900)[0] for process in running]
     assert not any(process.returncode for process in running), "\n".join(output)
 
 

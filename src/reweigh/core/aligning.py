@@ -15,6 +15,7 @@ from .empty_share import is_empty, nothing, without_statistics
 from .exchanges import HEARD, Listener, barred
 from .loss import Batch, Loss, empty, require_examples
 from .parameters import Direction
+from .sharded import is_sharded
 
 
 def clean_side(
@@ -50,7 +51,8 @@ def align(
     group: Group,
 ) -> Settled:
     """The train batch along `direction`, by the back-end asked for or the best that can."""
-    closed = barred(model, memory) if group.size > 1 else {}
+    shared = group.size > 1 or is_sharded(direction.parameters)
+    closed = barred(model, memory) if shared else {}
     if group.size == 1:
         require_examples(train, which="train")
     elif chunk is not None and closed:

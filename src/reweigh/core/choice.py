@@ -109,7 +109,7 @@ def _cheapest(
             refused.append(f"{name} {verb}: {error}")
             continue
         if not BACKENDS[name].exact:
-            warnings.warn(f"{why}. {'; '.join(refused)}", ReweighWarning, stacklevel=5)
+            warnings.warn(f"{why}. {'; '.join(refused)}", ReweighWarning, stacklevel=8)
         return settled
     raise UnsupportedModelError("no back-end can run this model. " + "; ".join(refused))
 

@@ -30,7 +30,7 @@ from .parameters import Params, modules_of, parameters_of, select
 from .safeguard import Safeguard, make_safeguard
 from .sharded import gather_anew
 from .step import Step
-from .update import Update
+from .update import ONE, Update
 from .validate import EVAL_MODE, likely_left_in_eval
 from .watch import Watch
 from .weights import weights_from_scores
@@ -155,8 +155,7 @@ class Reweighter:
         loss = alignment.weighted(weights * group.size if group.size > 1 else weights)
         update = Update(loss, model, direction, group)
         if self._safeguard is None:
-            one = torch.ones_like(loss.detach())
-            return update.scaled(one), one
+            return update.scaled(ONE), torch.ones_like(loss.detach())
         clean_loss, slope = side.mean_loss(), (weights * alignment.scores).sum()
         if whole is not None:
             # On the host, so that no sum over the processes is asked for in vain.

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from ..errors import UnsupportedModelError
@@ -25,7 +26,7 @@ from .parameters import modules_of
 def _parts(model: nn.Module) -> list[Any]:
     """The modules that were given to fully_shard."""
     fsdp: Any = sys.modules.get("torch.distributed.fsdp")  # not imported: nothing was sharded
-    if fsdp is None:
+    if fsdp is None or not dist.is_initialized():
         return []
     modules = modules_of(model)
     for module in modules:

@@ -22,6 +22,7 @@ from .graph import leaves, unhooked, with_gradient
 from .parameters import Direction, trainable
 
 Gradient = Sequence[Tensor | None]
+ONE = torch.ones(())  # on the host, where it is seen to be one
 
 
 class Update:

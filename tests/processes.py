@@ -19,6 +19,17 @@ import torch.multiprocessing as mp
 TIMEOUT = datetime.timedelta(seconds=180)
 
 
+# A server that has imported these makes the processes: they start at once.
+PRELOADED = ["torch", "reweigh", "shared_batches", "accelerate", "sklearn.datasets", "shared_run",
+             "pyarrow.parquet", "safetensors.torch"]  # fmt: skip
+
+
+def start(target: Any, arguments: tuple[Any, ...], world: int) -> None:
+    """Run `target(rank, *arguments)` in so many processes, to their end."""
+    mp.get_context("forkserver").set_forkserver_preload(PRELOADED)
+    mp.start_processes(target, args=arguments, nprocs=world, start_method="forkserver")
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -44,9 +55,7 @@ def together(world: int, scenarios: dict[str, Any]) -> dict[str, list[Any]]:
     """For each scenario what it returned in each process, by rank; a text where one has failed."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = (world, free_port(), scenarios, Path(folder))
-        # A server that has imported everything makes the processes: they start at once.
-        mp.get_context("forkserver").set_forkserver_preload(["torch", "reweigh", "shared_batches"])
-        mp.start_processes(work, args=arguments, nprocs=world, start_method="forkserver")
+        start(work, arguments, world)
         saved = [
             torch.load(Path(folder) / f"{rank}.pt", weights_only=False) for rank in range(world)
         ]

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,40 +12,19 @@ import numpy as np
 import pytest
 import torch
 
+from processes import free_port, start
 from reweigh.data import BatchOptions
 from reweigh.errors import SettingError
 from reweigh.methods import METHODS
 from reweigh.training import fit
 from reweigh.training.job import Job
 from runs import digits_task, no_dropout, tiny_config
+from shared_run import one_of_them
 
 
-def together(count, *arguments):
+def together(count, out, method, **options):
     """Run shared_run.py in `count` processes to their end."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    shared = {
-        **os.environ,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(count),
-        "OMP_NUM_THREADS": "1",
-        "ACCELERATE_USE_CPU": "true",
-    }
-    script = Path(__file__).with_name("shared_run.py")
-    running = [
-        subprocess.Popen(
-            [sys.executable, script, *map(str, arguments)],
-            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(count)
-    ]
-    output = [process.communicate(timeout=900)[0] for process in running]
-    assert not any(process.returncode for process in running), "\n".join(output)
+    start(one_of_them, (count, free_port(), out, method, options), count)
 
 
 @pytest.mark.parametrize("method", ["uniform", "reweigh", "random"])
@@ -80,28 +58,18 @@ def test_a_batch_that_cannot_be_shared_is_refused():
         Job(no_dropout, digits_task(), config, None, three)
 
 
-def launched(out, *arguments):
-    """Two processes under torchrun, which may start them again once."""
-    out.mkdir()
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
-               "--max-restarts=1", str(Path(__file__).with_name("killed_shared_run.py")), str(out),
-               *map(str, arguments)]  # fmt: skip
-    settings = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    result = subprocess.run(
-        command, check=False, env=settings, capture_output=True, text=True, timeout=300
-    )
-    assert result.returncode == 0, result.stderr
-
-
 def test_a_killed_process_stops_the_others_and_a_restart_ends_as_if_it_had_not_been(tmp_path):
-    launched(tmp_path / "whole")
-    launched(tmp_path / "killed", 13)
-    told = (tmp_path / "killed/told-0.txt").read_text()
-    assert re.search(
-        r"does not answer .* 2 processes .* torchrun --max-restarts .* checkpoint", told
+    together(2, tmp_path / "whole", "reweigh", stop_at=None)
+    script = Path(__file__).with_name("shared_run.py")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+               "--max-restarts=1", str(script), str(tmp_path / "killed"), "13"]  # fmt: skip
+    settings = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    done = subprocess.run(
+        command, check=False, env=settings, capture_output=True, text=True, timeout=900
     )
-    # From the checkpoint at step 10, not from the beginning.
-    assert (tmp_path / "killed/done-0.txt").read_text() == "14"
+    assert done.returncode == 0, done.stderr
+    told = (tmp_path / "killed/told-0.txt").read_text()
+    assert re.search(r"does not answer .*2 processes.* torchrun --max-restarts.* checkpoint", told)
     for name in ("metrics.jsonl", "model.safetensors", "weights.parquet", "config.json"):
         whole, killed = (
             (tmp_path / run / "run" / name).read_bytes() for run in ("whole", "killed")
@@ -110,7 +78,7 @@ def test_a_killed_process_stops_the_others_and_a_restart_ends_as_if_it_had_not_b
 
 
 def test_a_checkpoint_is_read_by_another_number_of_processes(tmp_path):
-    together(2, tmp_path, "reweigh", "only stop")
+    together(2, tmp_path, "reweigh", only_stop=True)
     config = tiny_config("reweigh", steps=24, device="cpu")
     alone = fit(no_dropout, digits_task(), config)
     resumed = fit(no_dropout, digits_task(), config, out=tmp_path / "run")

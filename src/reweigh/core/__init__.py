@@ -1,7 +1,8 @@
 """The mathematics: from a model, a loss and two batches to exact example weights.
 
 Read in this order: `scores` (what is computed), `double_backward` (the paper's way), `weights` (the
-rule), `reweighter` (the step). `ghost` and `forward_mode` are the fast ways to the same numbers.
+rule), `reweighter` (the step). `ghost` and `forward_mode` are the fast ways to the same numbers;
+`distributed` is what processes that share a batch tell each other.
 """
 
 from . import tangent_rules as tangent_rules  # importing it registers the rules

@@ -64,7 +64,9 @@ def test_a_killed_process_stops_the_others_and_a_restart_ends_as_if_it_had_not_b
     script = Path(__file__).with_name("shared_run.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
                "--max-restarts=1", str(script), str(tmp_path / "killed"), "13"]  # fmt: skip
-    settings = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    # Else gloo finds the addresses of the first attempt in the launcher's store, and waits for them.
+    anew = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    settings = {**os.environ, **anew, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     done = subprocess.run(
         command, check=False, env=settings, capture_output=True, text=True, timeout=900
     )

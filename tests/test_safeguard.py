@@ -11,7 +11,10 @@ from torch import nn
 import definition
 import reweigh
 from problems import cross_entropy, mlp, vectors
+from reweigh.core.parameters import Direction
 from reweigh.core.safeguard import Backtracking, safe_step
+
+NOWHERE = Direction((), (), ())
 
 
 def feed(losses, slope=1.0, square=100.0):
@@ -19,7 +22,7 @@ def feed(losses, slope=1.0, square=100.0):
     guard = Backtracking()
     d = [torch.tensor([square**0.5])]
     return [
-        float(guard(torch.tensor(loss), None, torch.tensor(slope), lambda: d)) for loss in losses
+        float(guard(torch.tensor(loss), NOWHERE, torch.tensor(slope), lambda: d)) for loss in losses
     ]
 
 
@@ -111,15 +114,15 @@ def test_its_state_can_be_saved_and_resumed():
     losses = [2.0, 1.0, 0.5, 0.7, 0.9, 0.4]
     d, slope = [torch.ones(4)], torch.tensor(0.1)
     through = Backtracking()
-    factors = [float(through(torch.tensor(v), None, slope, lambda: d)) for v in losses]
+    factors = [float(through(torch.tensor(v), NOWHERE, slope, lambda: d)) for v in losses]
     first = Backtracking()
     for v in losses[:3]:
-        first(torch.tensor(v), None, slope, lambda: d)
+        first(torch.tensor(v), NOWHERE, slope, lambda: d)
     second = Backtracking()
     second.load_state_dict(first.state_dict())
-    assert [float(second(torch.tensor(v), None, slope, lambda: d)) for v in losses[3:]] == factors[
-        3:
-    ]
+    assert [
+        float(second(torch.tensor(v), NOWHERE, slope, lambda: d)) for v in losses[3:]
+    ] == factors[3:]
     reweighter = reweigh.Reweighter(nn.Linear(8, 4), cross_entropy)
     reweighter(vectors(4), vectors(4))
     other = reweigh.Reweighter(nn.Linear(8, 4), cross_entropy)

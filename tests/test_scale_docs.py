@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,12 @@ def test_its_figures_are_those_measured_and_memory_is_constant():
         )
         assert row in PAGE, row
         assert max(memory) < 1.02 * memory[0]
+
+
+def test_the_model_on_paper_is_computed():
+    assert runpy.run_path(str(ROOT / "benchmarks" / "on_paper.py"))["table"]() in PAGE
+
+
+def test_the_measurements_are_those_on_file():
+    script = runpy.run_path(str(ROOT / "benchmarks" / "distributed.py"))
+    assert script["summary"](json.loads(script["OUT"].read_text())) in PAGE

@@ -45,6 +45,10 @@ class UnsupportedModelError(ReweighError, RuntimeError):
     """A back-end that cannot be exact for this model; names the part and the fix."""
 
 
+class LostProcessError(ReweighError, RuntimeError):
+    """A process that no longer answers the others it shares a batch with."""
+
+
 class DataError(ReweighError):
     """A data file that is missing, truncated, altered, or not what its name says."""
 

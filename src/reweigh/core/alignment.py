@@ -13,6 +13,18 @@ from .parameters import Direction
 
 
 @dataclass(frozen=True)
+class Proof:
+    """How far scores miss a plain backward along random factors (backends.py).
+
+    gap:  sum_i r_i score_i - <grad sum_i r_i f_i, v>, summed over the processes that share a batch.
+    size: |grad sum_i r_i f_i|^2, likewise: what the gap is small against.
+    """
+
+    gap: Tensor
+    size: Tensor
+
+
+@dataclass(frozen=True)
 class Alignment:
     """One training forward pass, seen along the clean gradient.
 
@@ -20,11 +32,13 @@ class Alignment:
     scores:   [n], signed: the inner products of each example's gradient with the direction.
     weighted: weights [n] -> the scalar sum_i weights_i * losses_i, whose `.backward()` trains the
               model; it belongs to this very pass and costs no second forward.
+    proof:    where it was due, still to be judged.
     """
 
     losses: Tensor
     scores: Tensor
     weighted: Callable[[Tensor], Tensor]
+    proof: Proof | None = None
 
 
 # What a back-end may remember of a model from one call to the next, such as where the examples lie

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..errors import SettingError, UnsupportedModelError
-from .alignment import Alignment, Memory
-from .backends import Choice, choose, run
+from ..errors import SettingError
+from .alignment import Alignment, Memory, Proof
+from .backends import run
 from .graph import with_gradient
-from .isolation import Snapshot, eager, isolated, undone_on_error
+from .isolation import Snapshot, eager, isolated
 from .loss import Batch, Loss, batch_size, evaluate, rows
 from .parameters import Direction, trainable
 
@@ -50,33 +50,22 @@ def run_in_chunks(
     memory: Memory,
     *,
     chunk: int,
-    auto: bool = False,
-) -> tuple[Choice, Alignment]:
-    """Align a batch piece by piece; the first piece settles the back-end when that is "auto".
-
-    With `auto`, a piece that the settled back-end refuses is given to the next one that can.
-    """
+) -> Alignment:
+    """Align a batch piece by piece, all with one back-end."""
     n = batch_size(train)
     pieces: list[_Piece] = []
     losses: list[Tensor] = []
     scores: list[Tensor] = []
-    choice = backend if isinstance(backend, Choice) else Choice(backend, "asked for")
+    proofs: list[Proof] = []
     for start in range(0, n, chunk):
         piece = _Piece(start, min(start + chunk, n), Snapshot(model))
         part = rows(train, piece.start, piece.stop)
-        if choice == "auto":
-            choice, alignment = choose(model, loss, part, direction, memory)
-        else:
-            try:
-                with undone_on_error(model):
-                    alignment = run(choice, model, loss, part, direction, memory)
-            except UnsupportedModelError:
-                if not auto:
-                    raise
-                choice, alignment = choose(model, loss, part, direction, memory)
+        alignment = run(backend, model, loss, part, direction, memory)
         pieces.append(piece)
         losses.append(alignment.losses)
         scores.append(alignment.scores)
+        if alignment.proof is not None:
+            proofs.append(alignment.proof)
         del alignment  # and with it the graph of this piece
     values = torch.cat(losses)
     replay = _Replay(model, loss, train, pieces, _autocast(values.device.type))
@@ -89,7 +78,17 @@ def run_in_chunks(
             lambda scale: replay.gradient(weights * scale, parameters),
         )
 
-    return choice, Alignment(values, torch.cat(scores), weighted)
+    return Alignment(values, torch.cat(scores), weighted, _together(proofs))
+
+
+def _together(proofs: Sequence[Proof]) -> Proof | None:
+    """Of all pieces that were looked at."""
+    if not proofs:
+        return None
+    gaps, sizes = (
+        torch.stack(x).sum() for x in zip(*((p.gap, p.size) for p in proofs), strict=True)
+    )
+    return Proof(gaps, sizes)
 
 
 def _autocast(device: str) -> torch.autocast:

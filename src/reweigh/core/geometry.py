@@ -24,8 +24,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn, optim
 
-from ..errors import SettingError
+from ..errors import SettingError, UnsupportedModelError
 from .parameters import Direction
+from .sharded import is_sharded
 
 Geometry = optim.Optimizer | Callable[[nn.Parameter], Tensor] | None
 """An optimizer to read P from, or `P(parameter) -> Tensor` of its shape; None is the plain one."""
@@ -108,6 +109,11 @@ def diagonal(geometry: Geometry, direction: Direction) -> Diagonal | None:
     """P for the parameters of `direction` as it stands; None where it is the identity."""
     if geometry is None:
         return None
+    if is_sharded(direction.parameters):
+        raise UnsupportedModelError(
+            "geometry= with parameters that fully_shard has spread; expected whole ones: leave "
+            "geometry out, or train under DistributedDataParallel"
+        )
     if not isinstance(geometry, optim.Optimizer):
         return Diagonal(tuple(geometry(p) for p in direction.parameters))
     groups = {id(p): group for group in geometry.param_groups for p in group["params"]}

@@ -50,7 +50,7 @@ def per_example(criterion: Callable[..., Tensor], **options: Any) -> Loss:
 
 def evaluate(model: nn.Module, loss: Loss, batch: Batch, *, which: str) -> Tensor:
     """The per-example losses of `batch`, refused with a typed error where they are not that."""
-    sizes = leading_sizes(batch, which=which)
+    sizes = leading_sizes(batch)
     # Fresh containers: a loss may pop its labels out of a dict, and there is more than one pass.
     values = loss(model, tree_map(lambda leaf: leaf, batch))
     if not isinstance(values, Tensor):
@@ -64,8 +64,6 @@ def evaluate(model: nn.Module, loss: Loss, batch: Batch, *, which: str) -> Tenso
             f"loss returned shape {tuple(values.shape)} for the {which} batch of {n} examples; "
             f"expected ({n},), one value per example: build it with reduction='none'"
         )
-    if len(values) == 0:
-        raise BatchError(f"the {which} batch is empty: expected at least one example")
     if not values.is_floating_point():
         raise LossShapeError(f"loss returned {values.dtype} for the {which} batch; expected floats")
     return values
@@ -94,12 +92,20 @@ def require_finite(losses: Tensor, *, which: str) -> None:
         )
 
 
-def leading_sizes(batch: Batch, *, which: str) -> set[int]:
+def leading_sizes(batch: Batch) -> set[int]:
     """The sizes of the first dimension over all tensors in `batch`; empty if none has one."""
-    sizes = {t.shape[0] for t in tree_leaves(batch) if isinstance(t, Tensor) and t.ndim > 0}
-    if 0 in sizes:
-        raise BatchError(f"the {which} batch is empty: expected at least one example")
-    return sizes
+    return {t.shape[0] for t in tree_leaves(batch) if isinstance(t, Tensor) and t.ndim > 0}
+
+
+def require_examples(batch: Batch, *, which: str) -> None:
+    """Raise if a tensor of the batch holds no example."""
+    if 0 in leading_sizes(batch):
+        raise empty(which)
+
+
+def empty(which: str) -> BatchError:
+    """The error for a batch without examples."""
+    return BatchError(f"the {which} batch is empty: expected at least one example")
 
 
 def tensors_of(batch: Batch) -> Iterator[Tensor]:
@@ -115,7 +121,7 @@ def tensors_of(batch: Batch) -> Iterator[Tensor]:
 
 def batch_size(batch: Batch, *, which: str = "train") -> int:
     """The number of examples of a batch whose tensors all agree on it."""
-    sizes = leading_sizes(batch, which=which)
+    sizes = leading_sizes(batch)
     if len(sizes) != 1:
         raise BatchError(
             f"the tensors of the {which} batch have first dimensions {sorted(sizes)}; expected one "

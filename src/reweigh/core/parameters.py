@@ -20,17 +20,23 @@ from ..errors import NoGradientError, SettingError, UnsupportedModelError, unkno
 Params = str | Iterable[str] | Callable[[str, nn.Parameter], bool] | None
 
 
+def _as_it_is(number: Tensor) -> Tensor:
+    return number
+
+
 @dataclass(frozen=True)
 class Direction:
     """The gradient of the clean loss, parameter by parameter: where the scores are measured along."""
 
     names: tuple[str, ...]
     parameters: tuple[nn.Parameter, ...]
-    values: tuple[Tensor, ...]
+    values: Sequence[Tensor]
+    # Where the values are shards: adds numbers up over the processes that hold the others.
+    total: Callable[[Tensor], Tensor] = _as_it_is
 
     def norm_squared(self) -> Tensor:
         """|grad G|^2 over these parameters."""
-        return norm_squared(self.values)
+        return self.total(norm_squared(self.values))
 
 
 def dot(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:

@@ -8,26 +8,29 @@ update   = the user's optimizer on  sum_i weight_i f_i
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import ReweighWarning, SettingError, UnsupportedModelError
-from .alignment import Alignment, Memory
-from .backends import Choice, choose, require_known, run
-from .chunks import require_chunk, run_in_chunks
-from .clean import clean_gradient
-from .device import on_host
+from ..errors import ReweighWarning, SettingError
+from .aligning import align, clean_side
+from .alignment import Memory
+from .backends import require_known
+from .choice import Choice, Settled
+from .chunks import require_chunk
+from .clean import CleanSide
+from .data_parallel import inside, through
+from .distributed import ALONE, Group, group_of, require_group
 from .finite_difference import EPSILON
 from .geometry import Diagonal, Geometry, diagonal, require_geometry
-from .graph import leaves, unhooked, with_gradient
-from .isolation import eager, undone_on_error
+from .isolation import eager
 from .loss import Batch, Loss, require_same_device
-from .parameters import Direction, Params, modules_of, parameters_of, select
+from .parameters import Params, modules_of, parameters_of, select
 from .safeguard import Safeguard, make_safeguard
+from .sharded import gather_anew
 from .step import Step
+from .update import ONE, Update
 from .validate import EVAL_MODE, likely_left_in_eval
 from .watch import Watch
 from .weights import weights_from_scores
@@ -45,6 +48,9 @@ class Reweighter:
     chunk:       examples in memory at a time, for large batches (chunks.py).
     epsilon:     relative step of the finite_difference back-end.
     geometry:    the optimizer, to measure scores as it steps (geometry.py); plain by default.
+    group:       who shares a batch. "auto": the processes of DistributedDataParallel or fully_shard
+                 if the model is in one, all processes if torch.distributed runs, else nobody; each
+                 then passes its share, and all call. None: this process trains by itself.
 
     >>> model = nn.Linear(2, 2)
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -67,6 +73,7 @@ class Reweighter:
         chunk: int | None = None,
         epsilon: float | None = None,
         geometry: Geometry = None,
+        group: str | Group | None = "auto",
     ) -> None:
         require_chunk(chunk)
         if epsilon is not None and not epsilon > 0:
@@ -76,89 +83,93 @@ class Reweighter:
         self._safeguard = make_safeguard(safeguard)
         self._params, self._chunk, self._epsilon = params, chunk, epsilon
         self._geometry = require_geometry(geometry)
+        self._group = require_group(group)
         self._known: dict[Any, tuple[Choice, Memory]] = {}
         self._watch = Watch()
         self._mode_checked = False
         first = "not settled yet: the first batch decides" if backend == "auto" else "asked for"
         self.backend = Choice(backend, first)
         # An early error beats one in the first step.
-        self._selected: tuple[Any, dict[str, nn.Parameter]] = None, select(model, params)
+        self._selected: tuple[Any, dict[str, nn.Parameter]] = None, select(inside(model), params)
 
     def __call__(self, train: Batch, clean: Batch) -> Step:
         """Weigh `train` against `clean`; call `.loss.backward()` on what comes back."""
         with torch.enable_grad():
-            return self._weigh(train, clean)
+            return through(self.model, lambda: self._weigh(inside(self.model), train, clean))
 
-    def _weigh(self, train: Batch, clean: Batch) -> Step:
-        self._check_mode()
+    def _weigh(self, model: nn.Module, train: Batch, clean: Batch) -> Step:
+        self._check_mode(model)
         require_same_device(train, clean)
-        key = _fingerprint(self.model)
+        group = self._processes()
+        gather_anew(model)
+        key = _fingerprint(model)
+        known, memory = self._known.get(key, (None, {EPSILON: self._epsilon}))
         with eager():
-            clean_losses, direction = clean_gradient(
-                self.model, self.loss, clean, parameters=self._aligned(key)
-            )
-            metric = diagonal(self._geometry, direction)
-            alignment = self._align(key, train, metric.bend(direction) if metric else direction)
-        weights = weights_from_scores(alignment.scores)
-        self._watch.finite(alignment.losses, clean_losses, alignment.scores)
-        self._watch.weights(weights)
-        clean_loss = clean_losses.mean()
-        loss, factor = self._guarded(alignment, weights, clean_loss, direction, metric)
+            side = clean_side(
+                model, self.loss, clean, parameters=self._aligned(key, model), memory=memory,
+                group=group,
+            )  # fmt: skip
+            metric = diagonal(self._geometry, side.direction)
+            direction = metric.bend(side.direction) if metric else side.direction
+            settled = align(
+                model, self.loss, train, direction, memory, asked=self._asked, known=known,
+                chunk=self._chunk, group=group,
+            )  # fmt: skip
+        self._known[key] = settled.choice, memory
+        if self._asked == "auto":
+            self.backend = settled.choice
+        alignment, whole = settled.alignment, settled.whole
+        weights = weights_from_scores(alignment.scores, whole)
+        self._watch.finite(alignment.losses, side.losses, alignment.scores, whole)
+        self._watch.weights(weights, whole)
+        loss, factor = self._guarded(model, settled, weights, side, metric, group)
         return Step(
             loss=loss,
             weights=weights,
             scores=alignment.scores,
             losses=alignment.losses,
-            clean_loss=clean_loss,
+            clean_loss=side.mean_loss(),
             factor=factor,
+            whole=whole,
         )
 
-    def _aligned(self, key: Any) -> dict[str, nn.Parameter]:
+    def _processes(self) -> Group:
+        """Who shares the batch."""
+        if not isinstance(self._group, str):
+            return self._group or ALONE
+        return group_of(self.model)
+
+    def _aligned(self, key: Any, model: nn.Module) -> dict[str, nn.Parameter]:
         """The parameters that `params=` picks, looked up again when the model has changed."""
         if key != self._selected[0]:
-            self._selected = key, select(self.model, self._params)
+            self._selected = key, select(model, self._params)
         return self._selected[1]
 
-    def _align(self, key: Any, train: Batch, direction: Direction) -> Alignment:
-        """Use what is known about the model in its present mode, or find out."""
-        choice, memory = self._known.get(key, (Choice(self._asked, ""), {EPSILON: self._epsilon}))
-        arguments = (self.model, self.loss, train, direction, memory)
-        if self._chunk is not None:
-            choice, alignment = run_in_chunks(
-                choice, *arguments, chunk=self._chunk, auto=self._asked == "auto"
-            )
-        elif choice == "auto":
-            choice, alignment = choose(*arguments)
-        elif self._asked == "auto":
-            try:
-                with undone_on_error(self.model):
-                    alignment = run(choice, *arguments)
-            except UnsupportedModelError:  # the model has taken a path it had not taken before
-                choice, alignment = choose(*arguments)
-        else:
-            alignment = run(choice, *arguments)
-        self._known[key] = (choice, memory)
-        if self._asked == "auto":
-            self.backend = choice
-        return alignment
-
     def _guarded(
-        self, alignment: Alignment, weights: Tensor, clean_loss: Tensor, direction: Direction,
-        metric: Diagonal | None,
+        self, model: nn.Module, settled: Settled, weights: Tensor, side: CleanSide,
+        metric: Diagonal | None, group: Group,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """The loss to train on, with the safeguard's factor on its gradient."""
-        loss = alignment.weighted(weights)
+        alignment, whole, direction = settled.alignment, settled.whole, side.direction
+        # Gradients are averaged over the processes, and a share is a part of a sum.
+        loss = alignment.weighted(weights * group.size if group.size > 1 else weights)
+        update = Update(loss, model, direction, group)
         if self._safeguard is None:
-            return loss, torch.ones_like(loss.detach())
-        ready = _Ready(loss, direction)
-        slope = (weights * alignment.scores).sum()
+            return update.scaled(ONE), torch.ones_like(loss.detach())
+        clean_loss, slope = side.mean_loss(), (weights * alignment.scores).sum()
+        if whole is not None:
+            # On the host, so that no sum over the processes is asked for in vain.
+            clean_loss, slope = clean_loss.cpu(), whole.slope.to(slope)
         if metric is None:
-            factor = self._safeguard(clean_loss, direction, slope, ready)
+            factor = self._safeguard(clean_loss, direction, slope, update)
         else:
             factor = self._safeguard(
-                clean_loss, metric.rooted(direction), slope, lambda: metric.rooted_gradient(ready())
+                clean_loss,
+                metric.rooted(direction),
+                slope,
+                lambda: metric.rooted_gradient(update()),
             )
-        return ready.scaled(factor), factor
+        return update.scaled(factor), factor
 
     def state_dict(self) -> dict[str, Any]:
         """What the safeguard has learnt; save it with the model to go on as if never stopped."""
@@ -169,51 +180,11 @@ class Reweighter:
         if self._safeguard is not None:
             self._safeguard.load_state_dict(state)
 
-    def _check_mode(self) -> None:
+    def _check_mode(self, model: nn.Module) -> None:
         if not self._mode_checked:
             self._mode_checked = True
-            if likely_left_in_eval(self.model):
+            if likely_left_in_eval(model):
                 warnings.warn(f"{EVAL_MODE.message} {EVAL_MODE.fix}", ReweighWarning, stacklevel=3)
-
-
-class _Ready:
-    """The gradient of a loss, computed on demand and then handed out by backward as it is."""
-
-    def __init__(self, loss: Tensor, direction: Direction) -> None:
-        self._loss, self._direction = loss, direction
-        self._inputs: list[Tensor] = []
-        self._gradient: Sequence[Tensor | None] | None = None
-
-    def __call__(self) -> list[Tensor | None]:
-        """The gradient per aligned parameter."""
-        if self._gradient is None:
-            self._inputs = leaves(self._loss.grad_fn)
-            with unhooked(self._inputs):  # backward will run the user's hooks, once
-                self._gradient = torch.autograd.grad(self._loss, self._inputs, allow_unused=True)
-        found = {id(x): g for x, g in zip(self._inputs, self._gradient, strict=True)}
-        return [found.get(id(p)) for p in self._direction.parameters]
-
-    def scaled(self, factor: Tensor) -> Tensor:
-        """The loss, its value unchanged, its gradient times `factor`."""
-        gradient = self._gradient
-        if gradient is None:
-            # Not looked at: the graph is still there, and so is everything PyTorch can do with it.
-            return self._loss if _is_one(factor) else _scale(self._loss, factor)
-        return with_gradient(
-            self._loss,
-            self._inputs,
-            lambda scale: [
-                None if g is None else g * (scale * factor).to(g.dtype) for g in gradient
-            ],
-        )
-
-
-def _is_one(factor: Tensor) -> bool:
-    return on_host(factor) and float(factor) == 1
-
-
-def _scale(loss: Tensor, factor: Tensor) -> Tensor:
-    return loss.detach() + factor * (loss - loss.detach())
 
 
 def _fingerprint(model: nn.Module) -> tuple[Any, ...]:

@@ -49,6 +49,9 @@ class Safeguard(Protocol):
 
         clean_loss: G, before the step. direction: grad G. slope: <grad G, d>, non-negative.
         gradient: call it for d per aligned parameter, if needed (None where there is none).
+        Where processes share a batch all four are the joined batch's, so that all find the same
+        factor; d then costs a sum over the processes. Of sharded parameters direction and d are
+        shards: `direction.total` adds up over them.
         """
         ...
 
@@ -77,8 +80,8 @@ class Backtracking:
         trust = self._update(clean_loss)
         # Reading the number is free on the CPU and a wait elsewhere, where d is cheap instead.
         if on_host(trust) and float(trust) == 1:
-            return trust.to(slope.dtype)
-        return torch.maximum(trust.to(slope.dtype), safe_step(gradient(), slope))
+            return trust.to(slope)
+        return torch.maximum(trust.to(slope), safe_step(gradient(), slope, direction.total))
 
     def _update(self, clean_loss: Tensor) -> Tensor:
         loss = clean_loss.detach().float()
@@ -113,10 +116,15 @@ class Backtracking:
         self._state = dict(state)
 
 
-def safe_step(gradient: Sequence[Tensor | None], slope: Tensor) -> Tensor:
-    """min(1, <grad G, d> / (2 |d|^2)), 1 where d vanishes."""
+def safe_step(
+    gradient: Sequence[Tensor | None],
+    slope: Tensor,
+    total: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """min(1, <grad G, d> / (2 |d|^2)), 1 where d vanishes; `total` sums over shards of d, if any."""
     found = [g for g in gradient if g is not None]
     square = norm_squared(found).to(slope.dtype) if found else torch.zeros_like(slope)
+    square = square if total is None else total(square)
     return torch.where(square > 0, SAFE * slope / square.clamp(min=1e-38), 1.0).clamp(0, 1)
 
 

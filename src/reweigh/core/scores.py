@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from .aligning import align, clean_side
 from .alignment import Memory
-from .backends import choose, require_known, run
-from .chunks import require_chunk, run_in_chunks
-from .clean import clean_gradient
+from .backends import require_known
+from .chunks import require_chunk
+from .data_parallel import inside
+from .distributed import ALONE, Group, group_of, require_group
 from .finite_difference import EPSILON
 from .isolation import eager
 from .loss import Batch, Loss, require_finite, require_same_device
 from .parameters import Params, select
+from .sharded import gather_anew
 
 
 def example_scores(
@@ -32,8 +35,12 @@ def example_scores(
     params: Params = None,
     chunk: int | None = None,
     epsilon: float | None = None,
+    group: str | Group | None = "auto",
 ) -> Tensor:
     """The signed scores [n] of the train batch, detached.
+
+    Where processes share the batch (`group`, as in `Reweighter`), the scores of a process's own
+    share against the clean batch of all; every process must call.
 
     Leaves the model as one plain training forward on `train` would. For use in a loop prefer
     `Reweighter`, which remembers what it found out about the model.
@@ -51,18 +58,18 @@ def example_scores(
     require_known(backend)
     require_chunk(chunk)
     require_same_device(train, clean)
+    require_group(group)
+    processes = group_of(model) if isinstance(group, str) else group or ALONE
+    model = inside(model)
+    gather_anew(model)
     parameters = select(model, params)
     memory: Memory = {EPSILON: epsilon}
     with eager():
-        losses, direction = clean_gradient(model, loss, clean, parameters=parameters)
-        require_finite(losses, which="clean")
-        if chunk is not None:
-            _, alignment = run_in_chunks(
-                backend, model, loss, train, direction, memory, chunk=chunk, auto=backend == "auto"
-            )
-        elif backend == "auto":
-            _, alignment = choose(model, loss, train, direction, memory)
-        else:
-            alignment = run(backend, model, loss, train, direction, memory)
-    require_finite(alignment.losses, which="train")
-    return alignment.scores
+        side = clean_side(model, loss, clean, parameters=parameters, memory=memory, group=processes)
+        require_finite(side.losses, which="clean")
+        settled = align(
+            model, loss, train, side.direction, memory, asked=backend, known=None, chunk=chunk,
+            group=processes,
+        )  # fmt: skip
+    require_finite(settled.alignment.losses, which="train")
+    return settled.alignment.scores

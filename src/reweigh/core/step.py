@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from .sums import Sums
 from .weights import effective_sample_size
 
 
@@ -20,6 +21,14 @@ class Step:
     losses:     [n], detached, of the forward pass that the update trains on.
     clean_loss: the mean loss of the clean batch.
     factor:     in [0, 1]: how much of the step the safeguard lets through; 1 without one.
+    whole:      sums over the joined batch where processes share one, else None.
+
+    Where processes share a batch, the weights sum to one over all of them, and weights, scores and
+    losses are those of a process's own share. `clean_loss`, `factor`, `effective_sample_size` and
+    `zero_share` are of the joined batch, the same everywhere. `loss` is the share's part of the sum
+    times the number of processes, so that its mean over them, which DistributedDataParallel and
+    fully_shard take of the gradients, is the loss of the joined batch; without such a wrapper
+    `backward()` takes that mean itself. Either way `.grad` is the joined batch's, everywhere.
     """
 
     loss: Tensor
@@ -28,19 +37,29 @@ class Step:
     losses: Tensor
     clean_loss: Tensor
     factor: Tensor
+    whole: Sums | None = None
+
+    @property
+    def shared_by(self) -> int:
+        """The number of examples that the weights are shared out among."""
+        return len(self.weights) if self.whole is None else int(self.whole.count)
 
     @property
     def effective_sample_size(self) -> Tensor:
         """How many examples the weights amount to: n when equal, 1 when one has all, 0 when none."""
+        if self.whole is not None:
+            return self.whole.effective_sample_size
         return effective_sample_size(self.weights)
 
     @property
     def zero_share(self) -> Tensor:
         """The share of the batch that got no weight."""
+        if self.whole is not None:
+            return self.whole.zero_share
         return (self.weights == 0).float().mean()
 
     def __repr__(self) -> str:
-        n, ess = len(self.weights), float(self.effective_sample_size)
+        n, ess = self.shared_by, float(self.effective_sample_size)
         return (
             f"Step(loss={float(self.loss.detach()):.4g}, clean_loss={float(self.clean_loss):.4g}, "
             f"effective_sample_size={ess:.1f} of {n}, zero_share={float(self.zero_share):.2f}, "

@@ -1,6 +1,7 @@
 """Every problem at once, before training: what is wrong, and the fix for each.
 
-Nothing is trained and nothing is left behind.
+Nothing is trained and nothing is left behind. It looks at one process: the batches it is given are
+taken as the whole ones.
 """
 
 from __future__ import annotations
@@ -15,11 +16,22 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from ..errors import ReweighError, UnsupportedModelError
+from .aligning import align
 from .alignment import Memory
-from .backends import choose, require_known, run
+from .backends import require_known
 from .clean import clean_gradient
+from .data_parallel import inside
+from .distributed import ALONE
 from .isolation import eager, isolated
-from .loss import Batch, Loss, evaluate, require_finite, require_gradient, require_same_device
+from .loss import (
+    Batch,
+    Loss,
+    evaluate,
+    require_examples,
+    require_finite,
+    require_gradient,
+    require_same_device,
+)
 from .parameters import Direction, Params, select
 from .weights import weights_from_scores
 
@@ -60,6 +72,7 @@ def validate(
     ['info']
     """
     found: list[Finding] = []
+    model = inside(model)
     parameters = _collect(found, "parameters", lambda: select(model, params))
     _collect(found, "device", lambda: require_same_device(train, clean))
     if likely_left_in_eval(model):
@@ -68,6 +81,8 @@ def validate(
     for which, batch in (("train", train), ("clean", clean)):
         about = f"{which} loss"
         with isolated(model, own_stream=False), eager(), torch.enable_grad():
+            if _collect(found, about, partial(_filled, batch, which=which)) is None:
+                continue
             losses = _collect(found, about, partial(evaluate, model, loss, batch, which=which))
             if losses is not None:
                 _collect(found, about, partial(require_finite, losses, which=which))
@@ -75,6 +90,11 @@ def validate(
     if parameters and not any(f.level == "error" for f in found):
         found += _backend(model, loss, train, clean, backend, parameters)
     return found
+
+
+def _filled(batch: Batch, *, which: str) -> bool:
+    require_examples(batch, which=which)
+    return True
 
 
 def _collect(found: list[Finding], about: str, check: Callable[[], T]) -> T | None:
@@ -150,13 +170,14 @@ def _backend(
     try:
         require_known(backend)
         with isolated(model, own_stream=False), eager():
-            _, direction = clean_gradient(model, loss, clean, parameters=parameters)
-            if backend == "auto":
-                choice, alignment = choose(model, loss, train, direction, memory)
-                name, why = str(choice), choice.reason
-            else:
-                alignment = run(backend, model, loss, train, direction, memory)
-                name, why = backend, "asked for, and proven on this batch"
+            direction = clean_gradient(model, loss, clean, parameters=parameters).direction
+            settled = align(
+                model, loss, train, direction, memory, asked=backend, known=None, chunk=None,
+                group=ALONE,
+            )  # fmt: skip
+            alignment, name, why = settled.alignment, str(settled.choice), settled.choice.reason
+            if backend != "auto":
+                why = "asked for, and proven on this batch"
     except UnsupportedModelError as error:
         return [Finding("error", "back-end", f"{backend}: {error}.", "use backend='auto'")]
     except ReweighError as error:

@@ -16,6 +16,7 @@ from torch import Tensor
 from ..errors import NonFiniteError, ReweighWarning
 from .device import on_host
 from .loss import require_finite
+from .sums import Sums
 
 PATIENCE = 50  # steps in a row before a warning
 ALL_OF_IT = 0.99  # the weight of one example from which on the others count for nothing
@@ -41,21 +42,31 @@ class Watch:
         self._pending: tuple[Tensor, Tensor, Tensor] | None = None
         self._warned: set[str] = set()
 
-    def finite(self, train: Tensor, clean: Tensor, scores: Tensor) -> None:
-        """Raise if a loss or score is not finite; off the CPU, one step later."""
-        if on_host(train):
+    def finite(
+        self, train: Tensor, clean: Tensor, scores: Tensor, whole: Sums | None = None
+    ) -> None:
+        """Raise if a loss or score is not finite; off the CPU, one step later.
+
+        With the sums of a `whole` batch, all processes that share it raise when one has reason to.
+        """
+        if on_host(train) or whole is not None:
             _require(train, clean, scores)
+            if whole is not None and not math.isfinite(float(whole.total)):
+                raise NonFiniteError(
+                    "the scores of another process are not finite; expected finite losses and "
+                    "gradients everywhere: its own log names the rows"
+                )
             return
         pending, self._pending = self._pending, (train, clean, scores)
         if pending is not None:
             _require(*pending)
 
-    def weights(self, weights: Tensor) -> None:
+    def weights(self, weights: Tensor, whole: Sums | None = None) -> None:
         """Count this step, and warn once when a bad streak is long enough."""
-        largest: Tensor | float = weights.max()
-        if on_host(weights):
+        largest: Tensor | float = weights.max() if whole is None else whole.largest
+        if on_host(weights) or whole is not None:
             largest = float(largest)  # plain numbers are counted faster
-        alone = len(weights) == 1  # one example is all there is
+        alone = (len(weights) if whole is None else whole.count) == 1  # one is all there is
         self._zeros = (self._zeros + 1) * (largest == 0)
         self._ones = (self._ones + 1) * (largest > ALL_OF_IT) * (not alone)
         self._steps += 1

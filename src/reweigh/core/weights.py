@@ -11,18 +11,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .sums import Sums
 
-def weights_from_scores(scores: Tensor) -> Tensor:
+
+def weights_from_scores(scores: Tensor, whole: Sums | None = None) -> Tensor:
     """Rectify and normalise `scores` [n]: non-negative, summing to one, or all zero.
+
+    With the sums of a `whole` batch, of which these scores are a part, the weights sum to one over
+    that; without, nothing is asked of other processes.
 
     >>> weights_from_scores(torch.tensor([3.0, -1.0, 1.0]))
     tensor([0.7500, 0.0000, 0.2500])
     """
     positive = scores.detach().clamp(min=0)
     # Dividing by the largest first keeps the sum finite and normal for any scale of the gradients.
-    peak = positive.max()
+    peak = positive.max() if whole is None else whole.peak
     positive = positive / (peak + (peak == 0))
-    total = positive.sum()
+    total = positive.sum() if whole is None else whole.total
     return positive / (total + (total == 0))
 
 

@@ -6,8 +6,8 @@
 
 `training_step` is then the mixin's: it weighs the batch, logs, and returns the loss; the rest
 (precision, accumulation, devices, DDP) stays Lightning's. What the safeguard has learnt, the ledger
-and the place in the clean set go into every checkpoint. Under DDP each process weighs its own batch
-and Lightning averages the gradients.
+and the place in the clean set go into every checkpoint. Under DDP the batches of all processes are
+weighed as one, and Lightning averages the gradients.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ..audit import Ledger
-from ..core import Reweighter, Step
+from ..core import Reweighter, Step, group_of
 from ..errors import SettingError
 from .extras import missing
 from .numbered import Numbered, NumberedItem
@@ -72,7 +72,9 @@ class ReweighMixin:
             batch, numbers = batch
         step = self._reweighter()(batch, self._next_clean())
         if numbers is not None and self.ledger is not None:
-            self.ledger.record(numbers, step.weights, step.scores, step.losses)
+            self.ledger.record(
+                numbers, step.weights, step.scores, step.losses, shared_by=step.shared_by
+            )
         return step
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
@@ -144,7 +146,9 @@ class ReweighMixin:
             )
         weigh: Reweighter | None = self._weigh
         if weigh is None or weigh.model is not self:
-            weigh = self._weigh = Reweighter(self, _own_losses, **self.reweigh_options)
+            # Lightning calls this module inside the wrapper, whose processes share the batch.
+            options = {"group": group_of(_wrapped(self)), **self.reweigh_options}
+            weigh = self._weigh = Reweighter(self, _own_losses, **options)
         return weigh
 
     def _next_clean(self) -> Any:
@@ -174,6 +178,13 @@ class ReweighMixin:
 def _own_losses(model: nn.Module, batch: Any) -> Tensor:
     found: Tensor = model.losses(batch)  # type: ignore[operator]
     return found
+
+
+def _wrapped(module: LightningModule) -> nn.Module:
+    """The module as its trainer has wrapped it; outside of one, as it is."""
+    trainer = getattr(module, "_trainer", None)
+    found: nn.Module | None = None if trainer is None else trainer.model
+    return module if found is None else found
 
 
 def _endless(loader: Any) -> Iterator[Any]:

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from ..audit import Ledger
 from ..core import Reweighter, Step
+from ..core.data_parallel import inside
 from ..core.loss import Loss
 from ..errors import SettingError
 from .clean_draws import CleanDraws
-from .ddp import through
 from .extras import missing
 from .numbered import NUMBER, NumberedCollator, NumberedDicts
 from .sequence_loss import sequence_loss
@@ -111,7 +111,7 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
         if return_outputs or not (model.training and torch.is_grad_enabled()):
             return super().compute_loss(model, inputs, return_outputs, **options)
         clean = self._prepare_inputs(self._next_clean())
-        step = through(model, lambda module: self._reweighter(module)(inputs, clean))
+        step = self._reweighter(model)(inputs, clean)
         self._keep(step, numbers)
         return step.loss
 
@@ -121,16 +121,18 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
         collate = self._get_collator_with_removed_columns(self.data_collator, description="clean")
         return dict(collate(items))
 
-    def _reweighter(self, module: nn.Module) -> Reweighter:
-        if self._weigh is None or self._weigh.model is not module:
-            loss = self._loss or sequence_loss(module)
-            self._weigh = Reweighter(module, loss, **self._reweigh_options)
+    def _reweighter(self, model: nn.Module) -> Reweighter:
+        if self._weigh is None or self._weigh.model is not model:
+            loss = self._loss or sequence_loss(inside(model))
+            self._weigh = Reweighter(model, loss, **self._reweigh_options)
             self._weigh.load_state_dict(self._saved)
         return self._weigh
 
     def _keep(self, step: Step, numbers: Tensor | None) -> None:
         if self.ledger is not None and numbers is not None:
-            self.ledger.record(numbers, step.weights, step.scores, step.losses)
+            self.ledger.record(
+                numbers, step.weights, step.scores, step.losses, shared_by=step.shared_by
+            )
         for name in LOGGED:
             self._seen[name].append(getattr(step, name).detach())
 

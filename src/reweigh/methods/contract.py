@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from ..core.distributed import group_of
 from ..core.loss import Batch, Loss
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
@@ -98,10 +99,13 @@ class Weighed:
     """What a step trains on, and what it made of each example.
 
     loss         a scalar; `backward()` leaves the gradient of the update
-    weights      [n] what each example counted, as the ledger records it
+    weights      [n] what each example counted, as the ledger records it: 1/n each in plain training
     losses       [n] detached
     scores       [n] signed alignment, where the method has one
     clean_loss   where the method looked at the clean batch
+
+    Processes that share a batch have n examples each; the mean of their losses is trained on, and
+    weights are shares of that.
     """
 
     loss: Tensor
@@ -147,14 +151,28 @@ def plain_losses(problem: Problem) -> Loss:
 
 
 def weighed_by(weights: Callable[[View, Tensor], Tensor]) -> Weigh:
-    """A `weigh` hook from a rule that reads the losses, [n] detached, and returns weights [n]."""
+    """A `weigh` hook from a rule that reads the losses, [n] detached, and returns weights [n].
+
+    Where processes share a batch, the rule is given the joined one, everywhere alike.
+    """
 
     def weigh(view: View, loss: Loss) -> Weighed:
         losses = loss(view.model, view.train)
-        w = weights(view, losses.detach()).to(losses)
+        w = _over_the_batch(weights, view, losses.detach()).to(losses)
         return Weighed(loss=(w * losses).sum(), weights=w, losses=losses.detach())
 
     return weigh
+
+
+def _over_the_batch(
+    weights: Callable[[View, Tensor], Tensor], view: View, losses: Tensor
+) -> Tensor:
+    group = group_of(view.model)
+    if group.size == 1 or weights is evenly:  # equal shares of equal weights: nothing to ask
+        return weights(view, losses)
+    whole, own = group.joined(losses)
+    ids, _ = group.joined(view.ids.to(losses.device))
+    return weights(replace(view, ids=ids), whole)[own] * group.size
 
 
 def evenly(view: View, losses: Tensor) -> Tensor:

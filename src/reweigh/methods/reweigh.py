@@ -57,7 +57,8 @@ class _Reweighing:
             known = self._reweighter = Reweighter(view.model, loss, **self._options)
             known.load_state_dict(self._state)
         step = known(view.train, view.clean)
-        return Weighed(step.loss, step.weights, step.losses, step.scores, step.clean_loss)
+        share = step.shared_by / max(1, len(step.weights))  # of the batch that processes share
+        return Weighed(step.loss, step.weights * share, step.losses, step.scores, step.clean_loss)
 
     def state_dict(self) -> dict[str, Any]:
         return self._state if self._reweighter is None else self._reweighter.state_dict()

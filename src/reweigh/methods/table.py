@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from ..errors import unknown
+from ..core.distributed import processes
+from ..errors import SettingError, unknown
 from .clean_only import clean_only
 from .co_teaching import co_teaching
 from .contract import Method, Problem
@@ -37,12 +38,16 @@ from .weighted import weighted
 
 @dataclass(frozen=True)
 class Entry:
-    """One row: a factory `make(problem, **options)`, and what it needs of a problem (needs.py)."""
+    """One row: a factory `make(problem, **options)`, and what it needs of a problem (needs.py).
+
+    `shares`: whether processes that share a batch get what one would; if not, they are refused.
+    """
 
     make: Callable[..., Method]
     summary: str
     cost: str
     needs: tuple[str, ...] = ()
+    shares: bool = True
 
     @property
     def needs_classes(self) -> bool:
@@ -106,6 +111,7 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
             "A second network learns from loss histories which labels to trust.",
             "1",
             ("classes", "clean"),
+            shares=False,
         ),
         "mentornet_predefined": Entry(
             mentornet_predefined, "Trains on what lies below a moving percentile of the losses.", "1"
@@ -145,13 +151,17 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
             ("classes",),
         ),
         "co_teaching": Entry(
-            co_teaching, "Two networks hand each other the examples with small losses.", "2"
+            co_teaching,
+            "Two networks hand each other the examples with small losses.",
+            "2",
+            shares=False,
         ),
         "meta_weight_net": Entry(
             meta_weight_net,
             "A small network from loss to weight, learnt from the clean batches.",
             "4 to 5",
             ("clean",),
+            shares=False,
         ),
     }
 )  # fmt: skip
@@ -173,4 +183,10 @@ def make(name: str, problem: Problem, **options: Any) -> Method:
         if option not in known:
             raise unknown(f"option of {name}", option, known)
     check(problem, entry.needs, name)
+    if not entry.shares and processes() > 1:
+        able = ", ".join(other for other, row in METHODS.items() if row.shares)
+        raise SettingError(
+            f"{processes()} processes train with {name!r}, whose own networks and histories would "
+            f"come apart between them; expected one process, or one of {able}"
+        )
     return entry.make(problem, **options)

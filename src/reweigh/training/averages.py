@@ -7,7 +7,7 @@ is, so that a resumed run adds in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,9 +20,15 @@ GROUP = 64
 
 
 class Averages:
-    """`clean_batch_loss` is there where the method looked at the clean batch."""
+    """`clean_batch_loss` is there where the method looked at the clean batch.
 
-    def __init__(self, device: torch.device) -> None:
+    `joined`: from the [n, steps] of a process to those of all that share the batch.
+    """
+
+    def __init__(
+        self, device: torch.device, joined: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
+        self._joined = joined
         self._sums = torch.zeros(len(NAMES), device=device)
         self._count = 0
         self._names: tuple[str, ...] = NAMES
@@ -37,11 +43,19 @@ class Averages:
             if len(self._group) == GROUP:
                 self._fold()
 
-    def _fold(self) -> None:
+    def settle(self) -> None:
+        """Add up what there is, where processes share a batch: a checkpoint is of all of them."""
+        if self._joined is not None:
+            self._fold()
+
+    def _fold(self, *, whole: bool = False) -> None:
         if self._group:
             losses, weights, *clean = (
                 torch.stack(x).float() for x in zip(*self._group, strict=True)
             )
+            if self._joined is not None and not whole:
+                losses, weights = (self._joined(x.T.contiguous()).T for x in (losses, weights))
+                clean = [self._joined(x.unsqueeze(0)).mean(0) for x in clean]
             means = [losses.mean(1), _effective(weights), (weights == 0).float().mean(1), *clean]
             self._names = NAMES[: len(means)]
             self._sums[: len(means)] += torch.stack([x.sum() for x in means])
@@ -72,6 +86,8 @@ class Averages:
         self._sums.copy_(state["sums"])
         self._count, self._names = int(state["count"]), tuple(state["names"])
         self._group = [tuple(x.to(self._sums.device) for x in one) for one in state["group"]]
+        if self._joined is not None:  # one process's steps are whole batches: nothing to join
+            self._fold(whole=True)
 
 
 def _effective(weights: Tensor) -> Tensor:

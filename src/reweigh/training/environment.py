@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
+from ..core.distributed import says_lost, unanswered
 from ..data.extras import optional
-from ..errors import SettingError
+from ..errors import LostProcessError, SettingError
 from .config import Config
 
 
@@ -73,6 +74,20 @@ def seed_step(seed: int, draws: str, step: int, *, rank: int, device: torch.devi
     torch.default_generator.manual_seed(number)
     if device.type != "cpu":
         torch.get_device_module(device).manual_seed(number)
+
+
+@contextmanager
+def telling_of_lost_processes(count: int) -> Iterator[None]:
+    """Say what to do when one of `count` processes has died, wherever in a step that shows."""
+    try:
+        yield
+    except RuntimeError as error:
+        if count == 1 or not says_lost(error):
+            raise
+        raise LostProcessError(
+            f"{unanswered(error)}, or run the same command again: a run with a folder goes on from "
+            f"its last checkpoint"
+        ) from error
 
 
 class Stop:

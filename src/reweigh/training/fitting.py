@@ -24,7 +24,7 @@ from ..errors import Interrupted
 from ..methods import Criterion, Weighed, parse
 from . import checkpoints
 from .config import Config
-from .environment import Stop, listening, surroundings
+from .environment import Stop, listening, surroundings, telling_of_lost_processes
 from .folder import FINAL, Point, RunFolder, read_model
 from .job import Job, load, make_pairs
 from .loop import Hooks, run
@@ -74,7 +74,8 @@ def fit(
         criterion = criterion or criterion_for(model, task, config.batch)
         job = Job(make_model, task, config, criterion, accelerator)
         # In memory there is nothing to save: signals do what they always do.
-        with listening() if folder is not None else nullcontext(Stop()) as stop:
+        asked = listening() if folder is not None else nullcontext(Stop())
+        with asked as stop, telling_of_lost_processes(job.processes):
             return _Run(job, folder, stop, progress).run(at_hand(pretrained, config, data))
 
 
@@ -170,6 +171,7 @@ class _Run:
         if self.folder is None:
             return
         ledger = self.job.gathered(self.ledger)
+        stage.averages.settle()
         if self.job.writes:
             state = {
                 **stage.state_dict(),

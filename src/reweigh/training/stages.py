@@ -99,7 +99,8 @@ def build(
         clip=job.config.clip,
     )
     pairs = job.pairs(method.sample)
-    return Stage(phase, trainer, base, pairs, Averages(job.device), pretrained if main else None)
+    averages = Averages(job.device, job.accelerator.gather if job.processes > 1 else None)
+    return Stage(phase, trainer, base, pairs, averages, pretrained if main else None)
 
 
 def _judged_baseline(job: Job, state: Weights | None) -> tuple[nn.Module | None, Tensor | None]:

@@ -72,7 +72,8 @@ def test_a_killed_process_stops_the_others_and_a_restart_ends_as_if_it_had_not_b
     )
     assert done.returncode == 0, done.stderr
     told = (tmp_path / "killed/told-0.txt").read_text()
-    assert re.search(r"does not answer .*2 processes.* torchrun --max-restarts.* checkpoint", told)
+    assert re.search(r"does not answer .*2 processes.*`torchrun --max-restarts.* checkpoint", told)
+    assert "pytorch/" not in told
     for name in ("metrics.jsonl", "model.safetensors", "weights.parquet", "config.json"):
         whole, killed = (
             (tmp_path / run / "run" / name).read_bytes() for run in ("whole", "killed")

@@ -12,6 +12,7 @@ every call, also one whose share of the batch is empty.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -171,9 +172,11 @@ def unanswered(error: Exception, what: str = "step") -> LostProcessError:
     """The error for an exchange that has failed with `error`."""
     if isinstance(error, LostProcessError):
         return error
+    # Without the place in the library's source, and what it advises.
+    cause = re.sub(r"^\[[^]]*\] *", "", str(error).splitlines()[0]).partition(". ")[0]
     return LostProcessError(
         f"another process does not answer (a {what} over {processes()} processes failed: "
-        f"{str(error).splitlines()[0]}); expected all of them in every step: one has died, hangs or "
+        f"{cause}); expected all of them in every step: one has died, hangs or "
         f"has left early; its own log says why, and `torchrun --max-restarts` starts them all again"
     )
 

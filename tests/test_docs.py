@@ -29,6 +29,7 @@ ELSEWHERE = {
     "methods/README.md": "test_method_cards",
     "own-data.md": "test_own_docs",
     "recipes.md": "test_recipes",
+    "scale.md": "test_scale_docs",
     "training.md": "test_training_docs",
 }
 

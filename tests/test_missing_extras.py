@@ -16,7 +16,7 @@ for module in ("sklearn", "skorch_net", "lightning", "transformers"):
         import_module(f"reweigh.integrations.{module}")
     except MissingExtraError as error:
         print(error)
-import reweigh.integrations.numbered, reweigh.integrations.ddp
+import reweigh.integrations.numbered
 reweigh.pseudo_clean, reweigh.suggest_clean
 """
 

@@ -178,7 +178,7 @@ class NoWaiting(TorchDispatchMode):
 @pytest.mark.parametrize("safeguard", [None, "auto"])
 def test_no_step_waits_for_a_device(name, safeguard, monkeypatch):
     """With every check for the CPU answered as on a GPU, nothing is read back between proofs."""
-    for module in ("ghost", "watch", "safeguard", "reweighter"):
+    for module in ("ghost", "watch", "safeguard", "update", "clean"):
         monkeypatch.setattr(f"reweigh.core.{module}.on_host", lambda tensor: False)
     model, loss, train, clean = next(p for p in PROBLEMS if p.name == name).make(torch.float32)
     reweighter = reweigh.Reweighter(model, loss, safeguard=safeguard)

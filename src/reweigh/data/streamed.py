@@ -124,7 +124,9 @@ class StreamedTask:
 
 
 AnyPart: TypeAlias = Part | StreamedPart
+"""Examples in memory, or in shards on disk."""
 AnyTask: TypeAlias = Task | StreamedTask
+"""A task whose train part is in memory, or in shards on disk."""
 
 
 def stream_part(

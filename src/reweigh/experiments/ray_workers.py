@@ -29,8 +29,11 @@ TELL_SECONDS = 0.5  # between a worker's messages
 PATIENCE_SECONDS = 30.0  # for running tasks to save where they are
 RETRIES = 1
 FORWARDED = ("REWEIGH_DATA",)
-SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "300"}
-"""Nothing is sent home; and a busy machine may take its time to start."""
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent home
+    "RAY_raylet_start_wait_time_s": "300",  # a busy machine may take its time to start
+    "RAY_TQDM_PATCH_PRINT": "0",  # the caller's `print` is left alone
+}
 
 
 def require_ray() -> Any:

@@ -20,8 +20,14 @@ ROOT = Path(__file__).parents[1]
 PAGE, PICTURE = ROOT / "docs" / "own-data.md", ROOT / "docs" / "own-data.svg"
 CELLS = ROOT / "results" / "audit" / "cells.jsonl"
 NOISES = {"uniform_flip": "errors at random", "background_flip": "errors to one class"}
-SCORES = {"ours": "reweigh audit", "cleanlab": "cleanlab", "loss": "training loss", "aum": "area under margin"}  # fmt: skip
-COLOURS = {"ours": "#2f7fd1", "cleanlab": "#d1632f", "loss": "#808080", "aum": "#a0a0a0"}
+SCORES = {"ours": "reweigh audit", "ours_alone": "without --compare", "cleanlab": "cleanlab", "loss": "training loss", "aum": "area under margin"}  # fmt: skip
+COLOURS = {
+    "ours": "#2f7fd1",
+    "ours_alone": "#7fb2e5",
+    "cleanlab": "#d1632f",
+    "loss": "#808080",
+    "aum": "#a0a0a0",
+}
 DATA = {"digits": "digits", "mnist": "MNIST", "cifar10": "CIFAR-10"}
 
 
@@ -41,7 +47,7 @@ def values(data: str, noise: str, score: str) -> list[float]:
 
 def audit_block() -> str:
     """The table of AUROCs."""
-    lines = ["| data | errors | seeds | " + " | ".join(SCORES.values()) + " |", "|---" * 7 + "|"]
+    lines = ["| data | errors | seeds | " + " | ".join(SCORES.values()) + " |", "|---" * 8 + "|"]
     for data, name in DATA.items():
         for noise, what in NOISES.items():
             seeds = len(values(data, noise, "ours"))
@@ -64,7 +70,7 @@ def draw() -> None:
     from matplotlib.figure import Figure
 
     mpl.rcParams.update({"svg.hashsalt": "own-data", "svg.fonttype": "path", "font.size": 10})
-    figure = Figure(figsize=(8, 2.8), layout="constrained")
+    figure = Figure(figsize=(8, 3.1), layout="constrained")
     for axes, (noise, what) in zip(figure.subplots(1, 2, sharey=True), NOISES.items(), strict=True):
         for row, score in enumerate(reversed(SCORES)):
             for data, marker in zip(DATA, "osD", strict=True):
@@ -75,8 +81,13 @@ def draw() -> None:
                 axes.plot(
                     np.mean(found), row, marker, color=COLOURS[score], markersize=7, label=label
                 )
-        axes.set(title=what, xlim=(0.05, 1.03), xlabel="AUROC (0.5 is guessing)", ylim=(-0.6, 3.6))
-        axes.set_yticks(range(4), list(reversed(SCORES.values())))
+        axes.set(
+            title=what,
+            xlim=(0.05, 1.03),
+            xlabel="AUROC (0.5 is guessing)",
+            ylim=(-0.6, len(SCORES) - 0.4),
+        )
+        axes.set_yticks(range(len(SCORES)), list(reversed(SCORES.values())))
         axes.axvline(0.5, color="#808080", linestyle="dotted", linewidth=1)
         axes.grid(axis="x", alpha=0.3)
         axes.title.set_color("#808080")

@@ -29,6 +29,7 @@ def one_of_them(rank, count, port, out, method, options):
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
         "ACCELERATE_USE_CPU": "true",
+        "OMP_NUM_THREADS": "1",  # as torchrun does
     }
     warnings.simplefilter("error", UserWarning)
     shared(rank, out, method, **options)

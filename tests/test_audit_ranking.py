@@ -84,9 +84,12 @@ def test_a_class_that_hardly_ever_helped_is_more_suspicious_as_a_whole():
     assert suspicion[4] == pytest.approx(1 / (1 + math.exp(middle - logits[4])))
 
 
-def test_a_plain_run_is_not_asked_where_a_class_stands_out():
-    means = [0.4, 0.5, 0.6, 0.45, 0.9]
-    assert of_class(means, plain_loss=np.arange(5.0)) == pytest.approx(of_class(means))
+@pytest.mark.parametrize(
+    "means", [[0.4, 0.5, 0.6, 0.45, 0.9], [0.5, 0.5, 0.5]], ids=["one-does", "too-few-to-tell"]
+)
+def test_a_plain_run_is_not_asked_where_a_class_may_stand_out(means):
+    plain = np.arange(float(len(means)))
+    assert of_class(means, plain_loss=plain) == pytest.approx(of_class(means))
 
 
 @pytest.mark.parametrize(

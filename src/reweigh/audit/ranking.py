@@ -6,8 +6,8 @@ Classes, with p the trained model's probabilities and g the given label:
     doubt       1 - exp(-mean loss during the run)           in [0, 1]: 1 - the mean chance given to g
     of class    l_g = logit of the mean zero share of the examples given g; where l_g lies more than
                 OUTLYING robust deviations over the median class, l_g - median, else 0
-    second      the doubt of a plain run beside this one, where there is one and no class stands out;
-                else (1 - margin) / 2
+    second      the doubt of a plain run beside this one, where there is one and it can be told that
+                no class stands out; else (1 - margin) / 2
     own         (doubt + second) / 2                         in [0, 1]
     suspicion   sigmoid(logit(own) + of class)               in [0, 1]; highest first
     suggestion  argmax p, where that is not g and p is at least CONFIDENT
@@ -80,9 +80,9 @@ def rank_classes(
     margin = p_given - p_rival
     from_margin = (1 - margin) / 2
     of_class = _of_class(given, zero_share)
-    second = (
-        from_margin if plain_loss is None or of_class.any() else _doubt(plain_loss, from_margin)
-    )
+    alike = len(np.unique(given)) >= FEWEST_CLASSES and not of_class.any()
+    asked = plain_loss if alike else None
+    second = from_margin if asked is None else _doubt(asked, from_margin)
     own = (_doubt(mean_loss, from_margin) + second) / 2
     suspicion = 1 / (1 + np.exp(-_logit(own) - of_class[given]))
     confident = (margin < 0) & (p_rival >= CONFIDENT)

@@ -114,7 +114,9 @@ def train(
     compare: Annotated[
         bool,
         typer.Option(
-            "--compare", help="Train plainly and with random weights, too, and report the gain."
+            "--compare",
+            help="Train plainly and with random weights, too; report the gain, and rank suspects "
+            "with the plain model's doubts as well.",
         ),
     ] = False,
     holdout: Annotated[

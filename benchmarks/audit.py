@@ -25,13 +25,13 @@ run once.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from cell_store import CellStore
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import nn
 from torch.nn import functional as F
@@ -42,7 +42,7 @@ from reweigh.own.predicting import outputs
 from reweigh.training import Config, Optimizer, fit
 
 RESULTS = Path(__file__).parents[1] / "results" / "audit"
-CELLS = RESULTS / "cells.jsonl"
+FIELDS = ("dataset", "noise", "seed")
 NOISES = {"uniform_flip": "to any class", "background_flip": "to one class"}
 SIZES = {"digits": 0, "mnist": 2000, "cifar10": 2000}
 STEPS = {"digits": 1500, "mnist": 500, "cifar10": 500}
@@ -134,9 +134,11 @@ def cross_validated(dataset, task, config):
     return found
 
 
-def run_cell(name: str, noise: str, seed: int) -> dict:
+def run_cell(cell: dict) -> dict:
     from cleanlab.rank import get_label_quality_scores
 
+    torch.set_num_threads(1)
+    name, noise, seed = (cell[field] for field in FIELDS)
     began = time.process_time()
     dataset = data.load(name)
     task = make_task(dataset, noise, seed)
@@ -184,10 +186,6 @@ def run_cell(name: str, noise: str, seed: int) -> dict:
         "average_precision": {k: float(average_precision_score(wrong, v)) for k, v in scores.items()},
         "core_seconds": time.process_time() - began,
     }  # fmt: skip
-
-
-def read() -> list[dict]:
-    return [json.loads(line) for line in CELLS.read_text().splitlines()] if CELLS.exists() else []
 
 
 def best(cell: dict, metric: str, name: str) -> float:
@@ -246,18 +244,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--table", action="store_true", help="run nothing")
     parser.add_argument("--only", choices=SIZES, help="one data set")
+    parser.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    done = {(c["dataset"], c["noise"], c["seed"]) for c in read()}
-    wanted = [(d, n, s) for s in SEEDS for d in SIZES for n in NOISES]
-    mine = [w for w in wanted if w not in done and arguments.only in (None, w[0])]
-    for cell in [] if arguments.table else mine:
-        found = run_cell(*cell)
-        with CELLS.open("a") as stream:
-            stream.write(json.dumps(found) + "\n")
-        print(*cell, {k: round(v, 3) for k, v in found["auroc"].items()}, flush=True)
-    (RESULTS / "table.md").write_text(table(sorted(read(), key=lambda c: wanted.index((c["dataset"], c["noise"], c["seed"])))))  # fmt: skip
+    store = CellStore(RESULTS / "cells.jsonl", FIELDS)
+    wanted = [
+        dict(zip(FIELDS, (d, n, s), strict=True)) for s in SEEDS for d in SIZES for n in NOISES
+    ]
+    if not arguments.table:
+        mine = [cell for cell in wanted if arguments.only in (None, cell["dataset"])]
+        store.run_missing(mine, run_cell, jobs=arguments.jobs)
+    rows = store.rows()
+    found = [rows[store.key(cell)] for cell in wanted if store.key(cell) in rows]
+    (RESULTS / "table.md").write_text(table(found))
     print((RESULTS / "table.md").read_text())
 
 

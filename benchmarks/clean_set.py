@@ -18,13 +18,14 @@ labels at the end. Arms, all drawn from the noisy train rows:
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 import warnings
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+from cell_store import CellStore
 
 RESULTS = Path(__file__).parents[1] / "results" / "clean-set"
 FIELDS = ("data", "noise", "arm", "seed")
@@ -92,6 +93,7 @@ def chosen(arm: str, x: Any, given: Any, truth: Any, seed: int) -> tuple[Any, di
 
 
 def run(cell: dict[str, Any]) -> dict[str, Any]:
+    warnings.simplefilter("ignore")
     import torch
     from torch import nn
     from torch.nn import functional
@@ -125,30 +127,6 @@ def run(cell: dict[str, Any]) -> dict[str, Any]:
     seconds = round(time.process_time() - began, 1)
     return {**cell, "accuracy": round(accuracy, 4), **kept, "seconds": seconds,
             "torch": torch.__version__}  # fmt: skip
-
-
-def key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[field] for field in FIELDS)
-
-
-def load(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
-    if not path.exists():
-        return {}
-    # a cut can leave half a last line: it is run again
-    lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
-    return {key(row): row for row in map(json.loads, lines)}
-
-
-def run_grid(path: Path) -> None:
-    done = load(path)
-    todo = [cell for cell in cells() if key(cell) not in done]
-    print(f"{len(done)} cells done, {len(todo)} to run", flush=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    warnings.simplefilter("ignore")
-    with path.open("a") as out:
-        for cell in todo:
-            out.write(json.dumps(run(cell)) + "\n")
-            out.flush()
 
 
 def table(rows: dict[tuple[Any, ...], dict[str, Any]]) -> str:
@@ -204,10 +182,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--table", action="store_true", help="only write the table")
     options = parser.parse_args()
-    path = RESULTS / "cells.jsonl"
+    store = CellStore(RESULTS / "cells.jsonl", FIELDS)
     if not options.table:
-        run_grid(path)
-    (RESULTS / "table.md").write_text(table(load(path)))
+        store.run_missing(cells(), run, jobs=1)
+    (RESULTS / "table.md").write_text(table(store.rows()))
 
 
 if __name__ == "__main__":

@@ -18,15 +18,15 @@ ends in +es. A method that trains a plain model first gets those steps on top.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import platform
 import statistics
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
+
+from cell_store import CellStore
 
 RESULTS = Path(__file__).parents[1] / "results" / "methods"
 DATA = ("digits", "mnist")
@@ -127,14 +127,6 @@ def _scaling(cell: dict[str, Any], task: Any) -> Any:
     return Scaling.of(task.train.examples(), task.peak) if standardised else SCALINGS["unit"]
 
 
-def key(cell: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(cell[name] for name in FIELDS)
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def table(rows: list[dict[str, Any]]) -> str:
     """Mean test accuracy in percent, with the half-width of its 95% interval over seeds."""
     columns = _whole(rows)
@@ -186,26 +178,11 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="only rewrite the table")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    store = options.out / "cells.jsonl"
+    store = CellStore(options.out / "cells.jsonl", FIELDS)
     if not options.table:
-        done = {key(row) for row in read(store)}
-        todo = [c for c in cells() if key(c) not in done and options.data in (None, c["data"])]
-        print(f"{len(done)} cells done, {len(todo)} to run with {options.jobs} jobs", flush=True)
-        options.out.mkdir(parents=True, exist_ok=True)
-        with ProcessPoolExecutor(options.jobs) as pool:
-            futures = {pool.submit(run, cell): cell for cell in todo}
-            for count, future in enumerate(as_completed(futures), start=1):
-                if error := future.exception():  # the others go on; the next call tries it again
-                    print(
-                        f"failed: {' '.join(map(str, key(futures[future])))}: {error!r}", flush=True
-                    )
-                    continue
-                row = future.result()
-                with store.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-                print(f"{count} of {len(todo)}: {' '.join(map(str, key(row)))} "
-                      f"{row['test_accuracy']:.3f} in {row['seconds']} s", flush=True)  # fmt: skip
-    (options.out / "table.md").write_text(table(read(store)))
+        wanted = [c for c in cells() if options.data in (None, c["data"])]
+        store.run_missing(wanted, run, jobs=options.jobs)
+    (options.out / "table.md").write_text(table(list(store.rows().values())))
     print(f"wrote {options.out / 'table.md'}")
 
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import platform
 import statistics
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
+
+from cell_store import CellStore
 
 METHODS = ("plain", "literal", "safeguarded")
 SEEDS = (10, 11, 12)
@@ -130,27 +130,6 @@ def attempt(cell: dict[str, Any]) -> dict[str, Any]:
         return {**cell, "final": 0.1, "best": 0.1, "failed": str(error).split(";")[0]}
 
 
-def load(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
-    if not path.exists():
-        return {}
-    # a cut can leave half a last line: it is run again
-    lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
-    return {key(row): row for row in map(json.loads, lines)}
-
-
-def run_grid(path: Path, jobs: int, only: str | None) -> None:
-    done = load(path)
-    todo = [c for c in cells() if key(c) not in done and (only is None or c["model"] == only)]
-    print(f"{len(done)} cells done, {len(todo)} to run with {jobs} jobs", flush=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(jobs) as pool, path.open("a") as out:
-        for count, future in enumerate(as_completed([pool.submit(attempt, c) for c in todo]), 1):
-            out.write(json.dumps(future.result()) + "\n")
-            out.flush()
-            if count % 20 == 0:
-                print(f"{count} of {len(todo)}", flush=True)
-
-
 def table(rows: dict[tuple[Any, ...], dict[str, Any]]) -> str:
     settings = {key(row)[:-1] for row in rows.values()}
     whole = [s for s in sorted(settings) if all((*s, m) in rows for m in METHODS)]
@@ -234,10 +213,11 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="only rewrite the table")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    path = arguments.out / "cells.jsonl"
+    store = CellStore(arguments.out / "cells.jsonl", FIELDS)
     if not arguments.table:
-        run_grid(path, arguments.jobs, arguments.only)
-    text = table(load(path))
+        wanted = [c for c in cells() if arguments.only in (None, c["model"])]
+        store.run_missing(wanted, attempt, jobs=arguments.jobs)
+    text = table(store.rows())
     (arguments.out / "table.md").write_text(text)
     print(text)
 

@@ -169,6 +169,12 @@ def test_failures_are_on_the_page(tmp_path):
     assert "1 cell failed" in page
 
 
+def test_a_page_of_a_part_of_the_grid_says_so(tmp_path, pages):
+    page = write_report(fill(tmp_path, "mnist-imbalance", only={"share": "0.995"})).read_text()
+    assert "Not finished: 42 of" in page
+    assert not any("Not finished" in whole for _, whole in pages.values())
+
+
 def test_a_line_cut_by_a_kill_does_not_hinder_the_report(tmp_path):
     folder = fill(tmp_path, "curves")
     with (folder / "results.jsonl").open("a") as stream:

@@ -156,6 +156,7 @@ def described(experiment: Experiment, scale: str, *, as_published: bool) -> dict
         "targets": [vars(target) for target in experiment.targets],
         "claims": list(experiment.claims),
         "note": experiment.notes.get(scale, ""),
+        "grid": [cell.key for cell in cells(experiment, scale, as_published=as_published)],
         "setups": unique,
         "digest": digest(unique),
     }

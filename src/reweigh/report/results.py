@@ -62,6 +62,12 @@ class Results:
         ]
         return sorted(mine, key=lambda line: int(line["seed"]))
 
+    @property
+    def missing(self) -> list[str]:
+        """Cells of the experiment's own grid that were neither finished nor given up."""
+        met = {_key(line) for line in [*self.lines, *self.failures]}
+        return [key for key in self.about.get("grid", []) if key not in met]
+
     def details(self, line: Json) -> Json:
         """The file beside the line."""
         path = self.folder / str(line.get("details"))
@@ -73,6 +79,11 @@ class Results:
                 f"remove the line of {line['method']} seed {line['seed']} and run the cell again"
             ) from None
         return found
+
+
+def _key(line: Json) -> str:
+    setting = (f"{name}={value}" for name, value in line["setting"].items())
+    return " ".join([line["method"], *setting, f"seed={line['seed']}"])
 
 
 def write_report(folder: Path) -> Path:
@@ -118,6 +129,8 @@ def render(results: Results, found_tables: list[Table], found_figures: list[Figu
         figures=found_figures,
         seeds=_seeds(results),
         failures=results.failures,
+        missing=len(results.missing),
+        planned=len(about.get("grid", [])),
         sizes=results.details(results.lines[0])["sizes"],
         setup=about["setups"][0],
         settings=results.settings,

@@ -122,8 +122,10 @@ def _share(
     except LostProcessError:
         raise
     except Exception:
-        # An empty share is run for the sake of exchanges in the forward; not every model can.
-        if leading_sizes(clean) != {0} or sharded.is_sharded(theta):
+        # An empty share is run for the sake of exchanges in the forward; not every model can, and one
+        # that has none need not. One that had begun to exchange has left the others waiting.
+        exchanged = listener is not None and listener.heard
+        if leading_sizes(clean) != {0} or sharded.is_sharded(theta) or exchanged:
             raise
     return theta[0].new_zeros(0), tuple(torch.zeros_like(p) for p in theta)
 

@@ -26,11 +26,17 @@ def clean_side(
     parameters: dict[str, nn.Parameter],
     memory: Memory,
     group: Group,
+    factored: bool = False,
 ) -> CleanSide:
-    """The clean gradient; among processes the first one also tells whether the forward exchanges."""
+    """The clean gradient; among processes the first one also tells whether the forward exchanges.
+
+    factored: whether factors will do where they are smaller, as they do for ghost.
+    """
     if group.size == 1:
         require_examples(clean, which="clean")
-        return clean_gradient(model, loss, clean, parameters=parameters)
+        return clean_gradient(
+            model, loss, clean, parameters=parameters, factors=memory if factored else None
+        )
     listener = None if HEARD in memory else Listener()
     side = clean_gradient(model, loss, clean, parameters=parameters, group=group, listener=listener)
     if listener is not None:

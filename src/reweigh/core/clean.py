@@ -19,9 +19,11 @@ from torch import Tensor, nn
 
 from ..errors import LostProcessError
 from . import sharded
+from .alignment import Memory
 from .device import on_host
 from .distributed import ALONE, Arriving, Group, flattened, unflattened
 from .exchanges import Listener
+from .factoring import factored_gradient
 from .graph import unhooked
 from .isolation import isolated
 from .loss import Batch, Loss, empty, evaluate, leading_sizes, require_gradient
@@ -45,14 +47,16 @@ def clean_gradient(
     parameters: dict[str, nn.Parameter],
     group: Group = ALONE,
     listener: Listener | None = None,
+    factors: Memory | None = None,
 ) -> CleanSide:
     """The clean losses and the gradient of their mean; nothing is left behind.
 
-    Parameters that the clean loss does not touch get a gradient of zero.
+    Parameters that the clean loss does not touch get a gradient of zero. With a memory for `factors`
+    parts of the gradient may be left as such (factoring.py).
     """
     names, theta = tuple(parameters), tuple(parameters.values())
     if group.size == 1:
-        losses, values = _gradient(model, loss, clean, theta, torch.mean)
+        losses, values = _gradient(model, loss, clean, theta, torch.mean, factors=factors)
         if len(losses) == 0:
             raise empty("clean")
         return CleanSide(losses, losses.mean, Direction(names, theta, values))
@@ -89,7 +93,8 @@ def _gradient(
     theta: Sequence[nn.Parameter],
     reduction: Callable[[Tensor], Tensor],
     listener: Listener | None = None,
-) -> tuple[Tensor, tuple[Tensor, ...]]:
+    factors: Memory | None = None,
+) -> tuple[Tensor, Sequence[Tensor]]:
     """The losses of a clean batch, and the gradient of what `reduction` makes of them."""
     with isolated(model, own_stream=True), torch.enable_grad():
         with listener or nullcontext():
@@ -101,6 +106,11 @@ def _gradient(
                 torch.zeros_like(sharded.local(p.detach())) if g is None else sharded.local(g)
                 for p, g in zip(theta, found, strict=True)
             ]
+        elif (
+            factors is not None
+            and (kept := factored_gradient(reduced, len(losses), theta, factors)) is not None
+        ):
+            return losses.detach(), kept
         else:
             with unhooked(theta):
                 values = list(
@@ -115,7 +125,7 @@ def _share(
     clean: Batch,
     theta: Sequence[nn.Parameter],
     listener: Listener | None,
-) -> tuple[Tensor, tuple[Tensor, ...]]:
+) -> tuple[Tensor, Sequence[Tensor]]:
     """The losses of a share of the clean batch, and the gradient of their sum; a share may be empty."""
     try:
         return _gradient(model, loss, clean, theta, torch.sum, listener)

@@ -17,6 +17,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from ..errors import UnsupportedModelError
 from .gradient_rules import gradients
 from .graph import leaves
+from .layout import Layout
 from .loss import Batch, tensors_of
 from .parameters import Direction
 from .tangents import STOPS, TangentMode, recorded, tangent_of_call, tensors
@@ -131,6 +132,11 @@ class Contact:
         result = tangent_of_call(self.func, args, self.kwargs, self.out, lookup)
         first: Tensor | None = result[0] if isinstance(result, (tuple, list)) else result
         return first
+
+    def scores(self, g: Tensor, layout: Layout, n: int) -> Tensor | None:
+        """< g_i, tangent_i > for every example: [n]; None where there is no tangent."""
+        tangent = self.tangent(g)
+        return None if tangent is None else layout.inner(g, tangent, n)
 
     def gradients(self, cotangent: Tensor) -> list[Tensor | None]:
         """The gradient with respect to each of `sources`, given that at the result."""

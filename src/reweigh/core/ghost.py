@@ -51,7 +51,7 @@ def align(
             losses = require_gradient(evaluate(model, loss, train, which="train"), which="train")
         reading = read(losses, direction)
         if reading is not None:
-            key = (reading.path, *_shapes(reading.contacts, len(losses)))
+            key = (reading.path, *shapes_of(reading.contacts, len(losses)))
             try:
                 return _align(
                     model, losses, reading.contacts, None, reading.leaves, key, direction, memory
@@ -70,7 +70,7 @@ def align(
         direct = mode.tangent(losses)  # a part of the loss that does not involve the batch
     finally:
         mode.release()
-    key = (tuple(mode.path), *_shapes(contacts, len(losses)))
+    key = (tuple(mode.path), *shapes_of(contacts, len(losses)))
     reachable = {id(leaf) for leaf in leaves(losses.grad_fn)}
     return _align(model, losses, contacts, direct, reachable, key, direction, memory)
 
@@ -93,18 +93,18 @@ def _align(
     fresh = layouts is None or due(uses + 1)
     certain = True
     if layouts is None or fresh:
-        layouts, certain = _measure(model, losses, contacts, direction)
-    assembles = _assembles(model, direction, reachable)
-    outputs = _backward(losses, contacts, torch.ones_like(losses), keep=fresh or not assembles)
+        layouts, certain = measure(model, losses, contacts, direction)
+    whole = assembles(model, direction, reachable)
+    outputs = backward(losses, contacts, torch.ones_like(losses), keep=fresh or not whole)
     capture = Capture(contacts, outputs, layouts)
     scores = capture.scores(losses, direct)
     if fresh:
-        _prove(model, losses, capture, scores, direction)
+        prove(model, losses, capture, scores, direction)
     if certain:
         if len(memory) > MOST_PATHS:  # a model that never takes the same path twice
             memory.clear()
         memory[key] = (layouts, uses + 1)
-    if not assembles:
+    if not whole:
         return Alignment(losses.detach(), scores, lambda w: (w * losses).sum())
     values = losses.detach()
     # A parameter that the loss does not touch keeps the gradient it has, as in plain training.
@@ -117,7 +117,7 @@ def _align(
 MOST_PATHS = 64
 
 
-def _shapes(contacts: Sequence[AnyContact], n: int) -> Iterator[Any]:
+def shapes_of(contacts: Sequence[AnyContact], n: int) -> Iterator[Any]:
     """For each contact its parameters, and for each dimension of its result: 0 if that cannot hold
     n examples, 1 if just those, else 2."""
     for contact in contacts:
@@ -127,7 +127,7 @@ def _shapes(contacts: Sequence[AnyContact], n: int) -> Iterator[Any]:
         )
 
 
-def _assembles(model: nn.Module, direction: Direction, reachable: set[int]) -> bool:
+def assembles(model: nn.Module, direction: Direction, reachable: set[int]) -> bool:
     """Whether the update can be put together from the capture: every trainable parameter is
     aligned, and nothing else needs a gradient."""
     aligned = {id(p) for p in direction.parameters}
@@ -150,9 +150,9 @@ class Capture:
         # The captured tensors are already in the precision that autocast chose for each.
         with torch.autocast(losses.device.type, enabled=False), torch.no_grad():
             for contact, g, layout in zip(self.contacts, self.outputs, self.layouts, strict=True):
-                tangent = contact.tangent(g)
-                if tangent is not None:
-                    parts.append(layout.inner(g, tangent, n).to(losses.dtype))
+                part = contact.scores(g, layout, n)
+                if part is not None:
+                    parts.append(part.to(losses.dtype))
             return torch.stack(parts).sum(0) if parts else torch.zeros_like(losses)
 
     def gradient(self, weights: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
@@ -219,7 +219,7 @@ def assembled(
     )
 
 
-def _backward(
+def backward(
     losses: Tensor, contacts: Sequence[AnyContact], factors: Tensor, *, keep: bool
 ) -> list[Tensor]:
     """The gradient of sum_i factors_i f_i at the result of each contact."""
@@ -237,14 +237,14 @@ def _backward(
     ]
 
 
-def _measure(
+def measure(
     model: nn.Module, losses: Tensor, contacts: Sequence[AnyContact], direction: Direction
 ) -> tuple[tuple[Layout, ...], bool]:
     """Where the examples lie in every result, and whether another batch could show otherwise; an
     error if they are coupled."""
     factors, close = probe(losses), tolerance(precision(model, losses))
-    plain = _backward(losses, contacts, torch.ones_like(losses), keep=True)
-    scaled = _backward(losses, contacts, factors, keep=True)
+    plain = backward(losses, contacts, torch.ones_like(losses), keep=True)
+    scaled = backward(losses, contacts, factors, keep=True)
     layouts, certain = [], len(losses) > 1
     for contact, one, other in zip(contacts, plain, scaled, strict=True):
         found = find_layout(one, other, factors, tolerance=close)
@@ -260,7 +260,7 @@ def _measure(
     return tuple(layouts), certain
 
 
-def _prove(
+def prove(
     model: nn.Module,
     losses: Tensor,
     capture: Capture,

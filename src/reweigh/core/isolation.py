@@ -47,6 +47,18 @@ class Snapshot:
         ]
         self._states = [(generator, generator.get_state()) for generator in _generators(modules)]
 
+    def holds(self) -> bool:
+        """Whether everything still is as it was."""
+        return (
+            all(torch.equal(generator.get_state(), state) for generator, state in self._states)
+            and all(
+                owner.keys() == buffers.keys()
+                and all(owner[name] is buffer for name, buffer in buffers.items())
+                for owner, buffers in self._owners
+            )
+            and all(torch.equal(buffer, value) for buffer, value in self._values)
+        )
+
     def restore(self) -> None:
         """Put everything back, into the very same tensors."""
         for generator, state in self._states:
@@ -63,6 +75,16 @@ class Snapshot:
         seed = int(torch.randint(_SEEDS, (), generator=torch.default_generator, device="cpu"))
         for generator, _ in self._states:
             generator.manual_seed(seed)
+
+
+def hooked(module: nn.Module) -> bool:
+    """Whether somebody watches a module at work."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    )
 
 
 @contextmanager

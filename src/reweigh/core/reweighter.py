@@ -8,6 +8,7 @@ update   = the user's optimizer on  sum_i weight_i f_i
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,7 +25,8 @@ from .data_parallel import inside, through
 from .distributed import ALONE, Group, group_of, require_group
 from .finite_difference import EPSILON
 from .geometry import Diagonal, Geometry, diagonal, require_geometry
-from .isolation import eager
+from .isolation import eager, hooked
+from .joint import in_one_pass
 from .loss import Batch, Loss, require_same_device
 from .parameters import Params, modules_of, parameters_of, select
 from .safeguard import Safeguard, make_safeguard
@@ -104,17 +106,9 @@ class Reweighter:
         gather_anew(model)
         key = _fingerprint(model)
         known, memory = self._known.get(key, (None, {EPSILON: self._epsilon}))
+        aligned = self._aligned(key, model)
         with eager():
-            side = clean_side(
-                model, self.loss, clean, parameters=self._aligned(key, model), memory=memory,
-                group=group,
-            )  # fmt: skip
-            metric = diagonal(self._geometry, side.direction)
-            direction = metric.bend(side.direction) if metric else side.direction
-            settled = align(
-                model, self.loss, train, direction, memory, asked=self._asked, known=known,
-                chunk=self._chunk, group=group,
-            )  # fmt: skip
+            side, settled, metric = self._both(model, train, clean, aligned, known, memory, group)
         self._known[key] = settled.choice, memory
         if self._asked == "auto":
             self.backend = settled.choice
@@ -132,6 +126,35 @@ class Reweighter:
             factor=factor,
             whole=whole,
         )
+
+    def _both(
+        self, model: nn.Module, train: Batch, clean: Batch, aligned: dict[str, nn.Parameter],
+        known: Choice | None, memory: Memory, group: Group,
+    ) -> tuple[CleanSide, Settled, Diagonal | None]:  # fmt: skip
+        """The clean side, and the train batch along it: in one pass where that is the same."""
+        plain = self._geometry is None and group.size == 1
+        by_ghost = plain and self._asked in ("auto", "ghost") and known in (None, "ghost")
+        joinable = by_ghost and self._chunk is None
+        if joinable and known is not None:
+            together = in_one_pass(model, self.loss, train, clean, aligned, memory)
+            if together is not None:
+                return together.side, Settled(known, together.alignment, None), None
+        side = clean_side(
+            model, self.loss, clean, parameters=aligned, memory=memory, group=group,
+            factored=by_ghost,
+        )  # fmt: skip
+        metric = diagonal(self._geometry, side.direction)
+        direction = metric.bend(side.direction) if metric else side.direction
+        settled = align(
+            model, self.loss, train, direction, memory, asked=self._asked, known=known,
+            chunk=self._chunk, group=group,
+        )  # fmt: skip
+        if joinable and known is None and settled.choice == "ghost":
+            # From the very first step on: a run that is stopped and resumed ends with the same bits.
+            together = in_one_pass(model, self.loss, train, clean, aligned, memory)
+            if together is not None:
+                return together.side, replace(settled, alignment=together.alignment), None
+        return side, settled, metric
 
     def _processes(self) -> Group:
         """Who shares the batch."""
@@ -188,12 +211,12 @@ class Reweighter:
 
 
 def _fingerprint(model: nn.Module) -> tuple[Any, ...]:
-    """What a proof depends on: modules' modes, what is trainable, precision."""
+    """What a proof depends on: modules' modes and hooks, what is trainable, precision."""
     modules = modules_of(model)
     parameters = tuple((id(p), p.requires_grad, p.dtype, p.device) for p in parameters_of(modules))
     device = parameters[0][3].type if parameters else "cpu"
     return (
-        tuple((id(module), module.training) for module in modules),
+        tuple((id(module), module.training, hooked(module)) for module in modules),
         parameters,
         torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device),
     )

@@ -90,6 +90,52 @@ def performance_block() -> str:
     return "\n".join(lines)
 
 
+def reproduced(name: str) -> tuple[dict[str, Any], dict[tuple[str, str], list[float]]]:
+    """What an experiment of the paper is, and its test accuracies by method and setting, in percent."""
+    folder = ROOT / "results" / name
+    found: dict[tuple[str, str], list[float]] = {}
+    for line in (folder / "results.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        key = row["method"], " ".join(f"{v}" for v in row["setting"].values())
+        found.setdefault(key, []).append(100 * row["metrics"]["test_accuracy"])
+    return json.loads((folder / "experiment.json").read_text()), found
+
+
+def imbalance_block() -> str:
+    """Figure 2 in numbers."""
+    about, found = reproduced("mnist-imbalance")
+    shares = sorted({share for _, share in found}, key=float)
+    heads = [f"{float(share):.1%}".replace(".0%", "%") for share in shares]
+    lines = ["| error in %, share of nines | " + " | ".join(heads) + " |", "|---" * 6 + "|"]
+    for row in about["rows"]:
+        cells = [shown([100 - v for v in found[row["method"], share]]) for share in shares]
+        lines.append(f"| {row['name']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def cifar_block(name: str) -> str:
+    """A table of the paper beside ours, in the paper's order."""
+    about, found = reproduced(name)
+    paper = {target["method"]: target for target in about["targets"]}
+    lines = ["| accuracy in % | paper | here, small |", "|---|---|---|"]
+    for row in about["rows"]:
+        values = [v for (method, _), own in found.items() if method == row["method"] for v in own]
+        theirs = paper.get(row["method"])
+        cell = f"{theirs['mean']:.1f} ± {theirs['interval']:.1f}" if theirs else ""
+        lines.append(f"| {row['name']} | {cell} | {shown(values)} |")
+    return "\n".join(lines)
+
+
+def shown(values: list[float]) -> str:
+    """The mean and, of several seeds, its 95% interval."""
+    from reweigh.report.summary import summarise
+
+    summary = summarise(values)
+    if summary.interval is None:
+        return f"{summary.mean:.1f}"
+    return f"{summary.mean:.1f} ± {summary.interval:.1f}"
+
+
 def picture(results: dict[str, Any], path: Path) -> None:
     """Test accuracy during training, both kinds of noise side by side."""
     import matplotlib
@@ -156,6 +202,11 @@ def main() -> int:
         speed.read_text(),
         replaced(speed.read_text(), "performance", performance_block()),
     )
+    paper = ROOT / "docs/reproduce.md"
+    whole = replaced(paper.read_text(), "mnist-imbalance", imbalance_block())
+    for name in ("cifar10-background", "cifar10-uniform"):
+        whole = replaced(whole, name, cifar_block(name))
+    pages[paper] = (paper.read_text(), whole)
     if check:
         return int(any(old != new for old, new in pages.values()))
     for page, (_, new) in pages.items():

@@ -13,7 +13,17 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import definition
 import reweigh
-from problems import EXACT, PROBLEMS, Residual, cross_entropy, images, lenet, mlp, vectors
+from problems import (
+    EXACT,
+    PROBLEMS,
+    Residual,
+    cross_entropy,
+    images,
+    labelled,
+    lenet,
+    mlp,
+    vectors,
+)
 from reweigh.core import ghost
 from reweigh.core.forward_mode import LAST_USES, Propagate
 from reweigh.core.recorded import read
@@ -70,12 +80,7 @@ def test_examples_without_weight_cost_no_weight_gradient():
 def test_common_layers_are_read_off_the_graph(name):
     model, loss, train, _ = next(p for p in PROBLEMS if p.name == name).make(torch.float64)
     parameters = {k: p for k, p in model.named_parameters() if p.requires_grad}
-    direction = reweigh.core.parameters.Direction(
-        tuple(parameters),
-        tuple(parameters.values()),
-        tuple(map(torch.ones_like, parameters.values())),
-    )
-    reading = read(loss(model, train), direction)
+    reading = read(loss(model, train), tuple(parameters.values()))
     assert reading is not None
     assert {id(s) for c in reading.contacts for s in c.sources} == set(map(id, parameters.values()))
 
@@ -207,7 +212,37 @@ def test_memory_is_that_of_the_tensors_alive_at_once():
     assert peak_bytes(step) == 8000
 
 
-@pytest.mark.parametrize(("model", "batch"), [(lenet, images), (Residual, lambda n: images(n, 3))])
+def wide() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(400, 300), nn.ReLU(), nn.Linear(300, 4))
+
+
+@pytest.mark.parametrize("clean", [4, 20])
+def test_linear_layers_cost_no_clean_gradient(clean):
+    """Fewer operations than a plain step has, beyond the clean batch's own pass."""
+    model, train, clean = wide(), labelled(32, 400), labelled(clean, 400)
+    reweighter = reweigh.Reweighter(model, cross_entropy, safeguard=None)
+    for _ in range(2):
+        reweighter(train, clean)
+
+    def weigh() -> None:
+        reweighter(train, clean).loss.backward()
+
+    def to_the_first_layer() -> None:
+        torch.autograd.grad(cross_entropy(model, clean).mean(), model[0].bias)
+
+    plain = operations(lambda: cross_entropy(model, train).mean().backward())
+    step, passes = operations(weigh), operations(to_the_first_layer)
+    assert step - passes <= 1.1 * plain
+
+
+@pytest.mark.parametrize(
+    ("model", "batch"),
+    [
+        (lenet, images),
+        (Residual, lambda n: images(n, 3)),
+        (wide, lambda n: labelled(n, 400)),
+    ],
+)
 def test_a_step_holds_little_more_than_a_plain_one(model, batch):
     from reweigh.experiments.bench_memory import peak_bytes
 

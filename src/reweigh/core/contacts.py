@@ -7,6 +7,7 @@ that also involves the batch the tangent stops and the contact is recorded.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -133,8 +134,9 @@ class Contact:
         first: Tensor | None = result[0] if isinstance(result, (tuple, list)) else result
         return first
 
-    def scores(self, g: Tensor, layout: Layout, n: int) -> Tensor | None:
-        """< g_i, tangent_i > for every example: [n]; None where there is no tangent."""
+    def scores(self, values: Sequence[Tensor], g: Tensor, layout: Layout, n: int) -> Tensor | None:
+        """< g_i, tangent_i > for every example: [n]; None where there is no tangent. The clean
+        gradient is in the tangents already."""
         tangent = self.tangent(g)
         return None if tangent is None else layout.inner(g, tangent, n)
 

@@ -17,7 +17,6 @@ from .alignment import Memory
 from .factored import Factors, Values
 from .graph import unhooked
 from .layer_rules import Linear
-from .parameters import Direction
 from .recorded import RecordedContact, read
 from .tolerance import due, tolerance
 
@@ -33,7 +32,7 @@ def factored_gradient(
     uses = memory.get((USES, m), 0)
     if uses is None:
         return None
-    reading = read(mean_loss, Direction(("",) * len(theta), tuple(theta), ()))
+    reading = read(mean_loss, theta)
     contacts = [] if reading is None else reading.contacts
     if not paying_contacts(contacts):
         memory[USES, m] = None

@@ -49,7 +49,7 @@ def align(
         before = Snapshot(model)
         with plain_recurrence(model), torch.enable_grad():
             losses = require_gradient(evaluate(model, loss, train, which="train"), which="train")
-        reading = read(losses, direction)
+        reading = read(losses, direction.parameters)
         if reading is not None:
             key = (reading.path, *shapes_of(reading.contacts, len(losses)))
             try:
@@ -96,8 +96,8 @@ def _align(
         layouts, certain = measure(model, losses, contacts, direction)
     whole = assembles(model, direction, reachable)
     outputs = backward(losses, contacts, torch.ones_like(losses), keep=fresh or not whole)
-    capture = Capture(contacts, outputs, layouts)
-    scores = capture.scores(losses, direct)
+    capture = Capture(list(contacts), outputs, layouts)
+    scores = capture.scores(direction.values, losses, direct)
     if fresh:
         prove(model, losses, capture, scores, direction)
     if certain:
@@ -139,24 +139,27 @@ def assembles(model: nn.Module, direction: Direction, reachable: set[int]) -> bo
 class Capture:
     """Inputs and output gradients of every contact of one pass: all that an update needs."""
 
-    contacts: Sequence[AnyContact]
+    contacts: list[AnyContact]
     outputs: list[Tensor]
     layouts: tuple[Layout, ...]
 
-    def scores(self, losses: Tensor, direct: Tensor | None) -> Tensor:
+    def scores(self, values: Sequence[Tensor], losses: Tensor, direct: Tensor | None) -> Tensor:
         """sum over contacts of < g_i, (d op / d W) . V >."""
         n = len(losses)
         parts = [] if direct is None else [direct.detach()]
         # The captured tensors are already in the precision that autocast chose for each.
         with torch.autocast(losses.device.type, enabled=False), torch.no_grad():
             for contact, g, layout in zip(self.contacts, self.outputs, self.layouts, strict=True):
-                part = contact.scores(g, layout, n)
+                part = contact.scores(values, g, layout, n)
                 if part is not None:
                     parts.append(part.to(losses.dtype))
             return torch.stack(parts).sum(0) if parts else torch.zeros_like(losses)
 
-    def gradient(self, weights: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
-        """grad sum_i weights_i f_i, from the captured inputs and output gradients.
+    def gradient(
+        self, weights: Tensor, parameters: Sequence[Tensor], *, last: bool = False
+    ) -> list[Tensor | None]:
+        """grad sum_i weights_i f_i, from the captured inputs and output gradients, which the `last`
+        call lets go of one by one.
 
         Examples without weight are left out, where finding them needs no wait for a device.
         """
@@ -164,16 +167,19 @@ class Capture:
         kept = weights.nonzero().flatten() if on_host(weights) else None
         some = kept is not None and 0 < len(kept) < WORTH_SKIPPING * n
         share = weights[kept] if some else weights
-        for contact, g, layout in zip(self.contacts, self.outputs, self.layouts, strict=True):
-            part = contact
+        contacts = self.contacts if last else list(self.contacts)
+        outputs = self.outputs if last else list(self.outputs)
+        for layout in reversed(self.layouts):
+            contact: AnyContact = contacts.pop()
+            g: Tensor = outputs.pop()
             if some and isinstance(contact, RecordedContact) and contact.splits(layout):
                 assert kept is not None
                 pick = partial(layout.pick, kept, n)
-                part, few = contact.only(pick), pick(g)
-                weighted = few.mul_(layout.spread(share, few.shape).to(g.dtype))
+                contact, g = contact.only(pick), pick(g)  # the rest is let go of
+                g.mul_(layout.spread(share, g.shape).to(g.dtype))
             else:
-                weighted = g * layout.spread(weights, g.shape).to(g.dtype)
-            for origin, found in zip(part.origins, part.gradients(weighted), strict=True):
+                g = g * layout.spread(weights, g.shape).to(g.dtype)
+            for origin, found in zip(contact.origins, contact.gradients(g), strict=True):
                 if isinstance(origin, Transposed):
                     _add(parts, origin.parameter, None if found is None else found.t())
                 elif origin is not None:
@@ -215,7 +221,9 @@ def assembled(
 ) -> Tensor:
     """sum_i weights_i losses_i, differentiable through the capture."""
     return with_gradient(
-        (weights * losses).sum(), reached, lambda scale: capture.gradient(weights * scale, reached)
+        (weights * losses).sum(),
+        reached,
+        lambda scale: capture.gradient(weights * scale, reached, last=True),
     )
 
 

@@ -66,9 +66,11 @@ def in_one_pass(
     try:
         with torch.enable_grad():
             losses = evaluate(model, loss, batch.both, which="train")
-        reading = read(losses, Direction(tuple(parameters), tuple(parameters.values()), ()))
+        theta = tuple(parameters.values())
+        reading = read(losses, theta)
         if reading is not None:
-            return _split(model, loss, batch, losses, reading, before, memory)
+            direction = Direction(tuple(parameters), theta, ())
+            return _split(model, loss, batch, losses, reading, direction, before, memory)
     except Exception:  # if it is the user's error, two passes say it better
         pass
     memory[APART] = True
@@ -116,18 +118,18 @@ def _split(
     batch: Joined,
     losses: Tensor,
     reading: Reading,
+    direction: Direction,
     before: Snapshot,
     memory: Memory,
 ) -> Together:
     n, m, contacts = batch.n, batch.m, reading.contacts
-    direction = contacts[0].direction
     key = ("joint", reading.path, *ghost.shapes_of(contacts, n + m))
     layouts, uses = memory.get(key, (None, 0))
     fresh, certain = layouts is None or due(uses + 1), True
     if layouts is None or fresh:
         if not before.holds():
             raise UnsupportedModelError("the forward draws random numbers or writes buffers")
-        _require_light(contacts, direction, m / (n + m))
+        _require_light(contacts, m / (n + m))
         layouts, certain = ghost.measure(model, losses, contacts, direction)
         _require_same_losses(model, loss, batch, losses)
     if not ghost.assembles(model, direction, reading.leaves) or not all(
@@ -137,15 +139,13 @@ def _split(
         raise UnsupportedModelError("the rows of the two batches cannot be told apart")
     factors = torch.cat([losses.new_ones(n), losses.new_full((m,), 1 / m)])
     gradients = ghost.backward(losses, contacts, factors, keep=fresh)
-    values = collected(
-        *_rows(contacts, gradients, n, m, direction, clean=True), direction.parameters
-    )
+    values = collected(*_rows(contacts, gradients, n, m, clean=True), direction.parameters)
     direction = replace(direction, values=values)
-    own, outputs = _rows(contacts, gradients, n, m, direction, clean=False)
-    capture = ghost.Capture(own, outputs, layouts)
+    own, outputs = _rows(contacts, gradients, n, m, clean=False)
+    capture = ghost.Capture([*own], outputs, layouts)
     found = losses.detach()
     train, clean = found[:n], found[n:]
-    scores = capture.scores(train, None)
+    scores = capture.scores(values, train, None)
     if fresh:
         if not agrees(values, losses[n:].mean(), direction.parameters):
             raise UnsupportedModelError("the clean gradient differs from autograd's")
@@ -166,7 +166,6 @@ def _rows(
     gradients: Sequence[Tensor],
     n: int,
     m: int,
-    direction: Direction,
     *,
     clean: bool,
 ) -> tuple[list[RecordedContact], list[Tensor]]:
@@ -179,7 +178,7 @@ def _rows(
         outputs.append(cut(g))
         shape = tuple(outputs[-1].shape)
         layer = contact.layer.only(cut)
-        parts.append(RecordedContact(layer, contact.edge, shape, direction, contact.func))
+        parts.append(RecordedContact(layer, contact.edge, shape, contact.parameters, contact.func))
     return parts, outputs
 
 
@@ -188,10 +187,10 @@ def _before(border: int, rows: Tensor) -> Tensor:
 
 
 def _after(border: int, rows: Tensor) -> Tensor:
-    return rows[border:]
+    return rows[border:].clone()  # a view would keep the train rows in memory
 
 
-def _require_light(contacts: Sequence[RecordedContact], direction: Direction, share: float) -> None:
+def _require_light(contacts: Sequence[RecordedContact], share: float) -> None:
     """That one pass holds less than two: the clean rows, instead of the products left as factors."""
     more = sum(math.prod(c.shape) + sum(x.numel() for x in c.layer.inputs) for c in contacts)
     paying = paying_contacts(contacts, share)

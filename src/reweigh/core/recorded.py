@@ -18,7 +18,6 @@ from torch.autograd.graph import GradientEdge
 from .factored import Values
 from .layer_rules import RULES, Layer, Linear, Use
 from .layout import Layout
-from .parameters import Direction
 
 _LEAF, _TRANSPOSE, _CAST = "torch::autograd::AccumulateGrad", "TBackward0", "ToCopyBackward0"
 
@@ -30,40 +29,39 @@ class RecordedContact:
     layer: Layer
     edge: GradientEdge
     shape: tuple[int, ...]
-    direction: Direction
+    parameters: Sequence[Tensor]
     func: str
 
     @property
     def sources(self) -> list[Tensor]:
         """The parameters, for messages."""
-        return [self.direction.parameters[use.place] for use in self.layer.uses if use]
+        return [self.parameters[use.place] for use in self.layer.uses if use]
 
     @property
     def origins(self) -> list[Tensor | None]:
         """The parameter behind each gradient."""
-        parameters = self.direction.parameters
-        return [None if use is None else parameters[use.place] for use in self.layer.uses]
+        return [None if use is None else self.parameters[use.place] for use in self.layer.uses]
 
     def roots(self) -> tuple[int, ...]:
         """The ids of the parameters."""
         return tuple(map(id, self.sources))
 
-    def tangent(self, g: Tensor) -> Tensor:
+    def tangent(self, values: Sequence[Tensor], g: Tensor) -> Tensor:
         """The tangent of the result with the batch held fixed, in the precision of `g`."""
-        values = self.direction.values
         used = (None if use is None else values[use.place] for use in self.layer.uses)
         return self.layer.tangent([None if v is None else v.to(g.dtype) for v in used], g)
 
-    def scores(self, g: Tensor, layout: Layout, n: int) -> Tensor:
-        """< g_i, tangent_i > for every example: [n]."""
-        rows = self._factored(g) if layout.dim == 0 else None
-        return layout.inner(g, self.tangent(g), n) if rows is None else layout.gather(rows, n)
+    def scores(self, values: Sequence[Tensor], g: Tensor, layout: Layout, n: int) -> Tensor:
+        """< g_i, tangent_i > for every example: [n]; `values`: the clean gradient."""
+        if isinstance(values, Values) and isinstance(self.layer, Linear) and layout.dim == 0:
+            rows = self._factored(values, g)
+            if rows is not None:
+                return layout.gather(rows, n)
+        return layout.inner(g, self.tangent(values, g), n)
 
-    def _factored(self, g: Tensor) -> Tensor | None:
+    def _factored(self, values: Values, g: Tensor) -> Tensor | None:
         """< g, tangent > row by row without multiplying V out: sum_k (c_k . g) (b_k . x + 1)."""
-        values, layer = self.direction.values, self.layer
-        if not isinstance(values, Values) or not isinstance(layer, Linear):
-            return None
+        layer = self.layer
         shift, turn = (None if use is None else values.factors(use.place) for use in layer.uses)
         if turn is None or turn.inputs is None or turn.inputs.dtype != g.dtype:
             return None
@@ -104,9 +102,9 @@ class Reading:
     path: tuple[Any, ...]
 
 
-def read(losses: Tensor, direction: Direction) -> Reading | None:
+def read(losses: Tensor, parameters: Sequence[Tensor]) -> Reading | None:
     """The contacts of the pass that made `losses`; None if a parameter is used in an unknown way."""
-    places = {id(p): i for i, p in enumerate(direction.parameters)}
+    places = {id(p): i for i, p in enumerate(parameters)}
     number: dict[Any, int] = {}
     uses: dict[Any, Use | None] = {}
     path: list[Any] = []
@@ -135,7 +133,7 @@ def read(losses: Tensor, direction: Direction) -> Reading | None:
             if use is None:
                 stack.append(child)
         if any(found):
-            contact = _contact(node, name, found, direction)
+            contact = _contact(node, name, found, parameters)
             if contact is None:
                 return None
             contacts.append(contact)
@@ -159,11 +157,11 @@ def _use(node: Any, places: dict[int, int], leaves: set[int], path: list[Any]) -
 
 
 def _contact(
-    node: Any, name: str, uses: Sequence[Use | None], direction: Direction
+    node: Any, name: str, uses: Sequence[Use | None], parameters: Sequence[Tensor]
 ) -> RecordedContact | None:
     rule = RULES.get(name)
-    layer = None if rule is None else rule(node, uses, direction.parameters)
+    layer = None if rule is None else rule(node, uses, parameters)
     if layer is None:
         return None
     shape = tuple(node._input_metadata[0].shape)
-    return RecordedContact(layer, GradientEdge(node, 0), shape, direction, name)
+    return RecordedContact(layer, GradientEdge(node, 0), shape, parameters, name)

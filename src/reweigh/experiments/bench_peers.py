@@ -8,6 +8,7 @@ run with PyTorch's plain one, as their users have to.
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import warnings
 from collections.abc import Callable
@@ -68,6 +69,85 @@ def with_torchopt(model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor
     return _train(model, loss, train, slope)
 
 
+class WithBetty:
+    """betty.Engine with its own default, a difference quotient in place of the second derivative.
+
+    Two problems: the model on the weighted batch, rolled back after the look-ahead, and the weights
+    above it. The step is Betty's to take, so the model is a copy; the engine is built once.
+    """
+
+    def __init__(self) -> None:
+        self._built: tuple[nn.Module, Any, nn.Parameter] | None = None
+
+    def __call__(self, model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
+        """One step of the engine; the weights it was taken with."""
+        if self._built is None or self._built[0] is not model:
+            self._built = model, *_betty_engine(copy.deepcopy(model), loss, train, clean)
+        _, engine, weights = self._built
+        with torch.no_grad():
+            weights.zero_()
+        engine.train_step()
+        return weights.detach().clone()
+
+
+def _betty_engine(model: nn.Module, loss: Any, train: Any, clean: Any) -> tuple[Any, nn.Parameter]:
+    from betty.configs import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        Config,
+        EngineConfig,
+    )
+    from betty.engine import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        Engine,
+    )
+    from betty.logging.logger_base import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        get_logger,
+    )
+    from betty.problems import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        ImplicitProblem,
+    )
+
+    class Weights(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.values = nn.Parameter(torch.zeros(len(train[0])))
+
+    class Upper(ImplicitProblem):  # type: ignore[misc,unused-ignore]
+        def training_step(self, batch: Any) -> Tensor:
+            mean: Tensor = loss(self.lower.module, batch).mean()
+            return mean
+
+        def custom_optimizer_step(self) -> None:
+            values = self.module.values
+            values.data.copy_(weights_from_scores(-values.grad))
+
+        def configure_train_data_loader(self) -> list[Any]:
+            return [clean]
+
+    class Lower(ImplicitProblem):  # type: ignore[misc,unused-ignore]
+        def training_step(self, batch: Any) -> Tensor:
+            total: Tensor = (self.upper.module.values * loss(self.module, batch)).sum()
+            return total
+
+        def configure_train_data_loader(self) -> list[Any]:
+            return [train]
+
+    upper = Upper(name="upper", module=Weights(), config=Config(retain_graph=True))
+    lower = Lower(
+        name="lower",
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=RATE),
+        config=Config(type="darts", unroll_steps=1),
+    )
+    above, below = {upper: [lower]}, {lower: [upper]}
+    get_logger().setLevel("WARNING")
+    engine = Engine(
+        config=EngineConfig(roll_back=True),
+        problems=[upper, lower],
+        dependencies={"u2l": above, "l2u": below},
+    )
+    engine.train()
+    return engine, upper.module.values
+
+
 _PACKAGES: dict[str, Weigh] = {"higher": with_higher, "torchopt": with_torchopt}
 
 
@@ -75,7 +155,8 @@ def peers() -> dict[str, Weigh]:
     """Those that can run here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = {k: f for k, f in _PACKAGES.items() if importlib.util.find_spec(k) is not None}
+        packages: dict[str, Weigh] = {**_PACKAGES, "betty": WithBetty()}
+        found = {k: f for k, f in packages.items() if importlib.util.find_spec(k) is not None}
     return {name: _plain_attention(f) for name, f in {"by hand": by_hand, **found}.items()}
 
 

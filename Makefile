@@ -47,8 +47,17 @@ format: $(VENV)/dev.done ## rewrite the code the way `make lint` wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/app.done ## cost of every back-end as a ratio to a plain step
-	$(BIN)/reweigh bench --threads 1,2 --json results/performance/steps.json
+bench: $(VENV)/peers.done ## cost of every back-end, and of other libraries, as a ratio to a plain step
+	$(BIN)/reweigh bench --peers --threads 1,2 --json results/performance/steps.json
+
+# Betty's release has metadata that pip refuses since 24.1: an older one puts it in place.
+$(VENV)/peers.done: $(VENV)/app.done
+	$(INSTALL) -e '.[app,peers]'
+	$(BIN)/python -m venv $(VENV)/older
+	$(VENV)/older/bin/pip install -q 'pip<24.1'
+	$(VENV)/older/bin/pip install -q --no-deps --target \
+	  "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" betty-ml==0.1.1
+	@touch $@
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) demo site build dist .mypy_cache .pytest_cache .ruff_cache

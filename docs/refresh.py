@@ -121,7 +121,8 @@ def cifar_block(name: str) -> str:
     for row in about["rows"]:
         values = [v for (method, _), own in found.items() if method == row["method"] for v in own]
         theirs = paper.get(row["method"])
-        cell = f"{theirs['mean']:.1f} ± {theirs['interval']:.1f}" if theirs else ""
+        cell = f"{theirs['mean']:.1f}" if theirs else ""
+        cell += f" ± {theirs['interval']:.1f}" if theirs and theirs["interval"] else ""
         lines.append(f"| {row['name']} | {cell} | {shown(values)} |")
     return "\n".join(lines)
 

@@ -118,7 +118,9 @@ def cifar_block(name: str) -> str:
     about, found = reproduced(name)
     paper = {target["method"]: target for target in about["targets"]}
     lines = ["| accuracy in % | paper | here, small |", "|---|---|---|"]
-    for row in about["rows"]:
+    known = {row["method"] for row in about["rows"]}
+    more = [{"method": m, "name": f"`{m}`"} for m, _ in found if m not in known]
+    for row in [*about["rows"], *more]:
         values = [v for (method, _), own in found.items() if method == row["method"] for v in own]
         theirs = paper.get(row["method"])
         cell = f"{theirs['mean']:.1f}" if theirs else ""
@@ -199,10 +201,12 @@ def main() -> int:
     first, speed = ROOT / "docs/index.md", ROOT / "docs/speed.md"
     demo = demo_block(results).replace("](results/", "](../results/")
     pages[first] = (first.read_text(), replaced(first.read_text(), "results:demo", demo))
-    pages[speed] = (
-        speed.read_text(),
-        replaced(speed.read_text(), "performance", performance_block()),
-    )
+    measured = replaced(speed.read_text(), "performance", performance_block())
+    for name in ("growth", "end_to_end"):
+        path = ROOT / f"results/performance/{name}.md"
+        if path.exists():
+            measured = replaced(measured, name, path.read_text().strip())
+    pages[speed] = (speed.read_text(), measured)
     paper = ROOT / "docs/reproduce.md"
     whole = replaced(paper.read_text(), "mnist-imbalance", imbalance_block())
     for name in ("cifar10-background", "cifar10-uniform"):

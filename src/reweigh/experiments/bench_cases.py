@@ -101,6 +101,7 @@ class Case:
 
 CASES = {
     "mlp": Case(lambda: MLP(MLPOptions(inputs=784)), pictures(784)),
+    "mlp-wide": Case(lambda: MLP(MLPOptions(inputs=784, hidden=(2048, 2048))), pictures(784)),
     "lenet": Case(lambda: build("lenet"), pictures(1, 28, 28)),
     "transformer": Case(Encoder, sentences),
     "lm": Case(LanguageModel, sentences, next_word),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -48,12 +49,11 @@ def bench(
     from ..experiments.bench_cases import CASES
 
     keep_large_blocks()  # for the plain step as well
-    console, rows = Console(highlight=False), []
+    console = Console(highlight=False)
     names = list(CASES) if model is None else model.split(",")
     for part in run(
         names, n=n, clean=numbers, threads=counts, with_peers=peers, seconds=seconds, out=out
     ):
-        rows += part
         first = part[0]
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         for column in (first.model, "time", "median", "operations", "memory"):
@@ -70,14 +70,9 @@ def bench(
     if out is not None:
         from ..report.bench import write_figure
 
-        figure = write_figure([_entry(row) for row in rows], out.with_suffix(".svg"))
+        kept = json.loads(out.read_text(encoding="utf-8"))["rows"]  # also of earlier calls
+        figure = write_figure(kept, out.with_suffix(".svg"))
         console.print(f"\n{out} and {figure}", soft_wrap=True)
-
-
-def _entry(row: Any) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(row)
 
 
 def _numbers(option: str, text: str) -> list[int]:

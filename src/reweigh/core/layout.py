@@ -40,6 +40,10 @@ class Layout:
     def inner(self, left: Tensor, right: Tensor, n: int) -> Tensor:
         """The inner product of two tensors, example by example: [n]."""
         if self.dim == 0 and self.major:
+            # In the order in which they lie in memory (channels last, say): another would copy both.
+            order = sorted(range(left.ndim), key=left.stride, reverse=True)
+            if order[0] == 0:
+                left, right = left.permute(order), right.permute(order)
             inner: Tensor = torch.linalg.vecdot(left.reshape(n, -1), right.reshape(n, -1))
             return inner
         return self.gather(left * right, n)

@@ -106,7 +106,8 @@ def imbalance_block() -> str:
     about, found = reproduced("mnist-imbalance")
     shares = sorted({share for _, share in found}, key=float)
     heads = [f"{float(share):.1%}".replace(".0%", "%") for share in shares]
-    lines = ["| error in %, share of nines | " + " | ".join(heads) + " |", "|---" * 6 + "|"]
+    lines = ["| error in %, share of nines | " + " | ".join(heads) + " |"]
+    lines.append("|---" * (1 + len(shares)) + "|")
     for row in about["rows"]:
         cells = [shown([100 - v for v in found[row["method"], share]]) for share in shares]
         lines.append(f"| {row['name']} | " + " | ".join(cells) + " |")

@@ -308,3 +308,20 @@ def test_a_safeguard_of_the_users_is_given_the_clean_gradient():
             seen[-1], definition.clean_gradient(model, cross_entropy, clean), strict=True
         ):
             assert torch.allclose(found, right, rtol=1e-10, atol=1e-14)
+
+
+def test_a_gradient_of_rounding_errors_is_no_reason_for_two_passes():
+    """A shift that a norm takes away again has a gradient of zero, and what is left of it is rounding."""
+
+    class Shifted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.norm = nn.Linear(60, 80), nn.LayerNorm(80)
+            self.shift, self.head = nn.Parameter(torch.ones(1)), nn.Linear(80, CLASSES)
+
+        def forward(self, x):
+            return self.head(self.norm(self.first(x) + self.shift))
+
+    rows = Rows()
+    reweighter = reweigh.Reweighter(Shifted(), rows)
+    assert one_pass(reweighter, rows, make=lambda n: labelled(n, 60))

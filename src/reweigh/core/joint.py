@@ -8,11 +8,11 @@ not notice who else is in the batch, so the clean rows are put behind the train 
     from the last m rows   the clean gradient (factoring.py)
     from the first n       scores and update, as in ghost
 
-Only for models that ghost can run, whose forward draws no random numbers and writes no buffers, with
-nobody's hooks on it to be surprised, and where it takes less memory: the clean rows are held beside
-the train rows, but no gradient of the large linear layers. All of it is found out, not assumed: at
-the first pass and when due, the losses must be those of two passes, no gradient may mix examples,
-and the clean gradient, the scores and the update must be autograd's own.
+Only for few clean rows, and for models that ghost can run, whose forward draws no random numbers and
+writes no buffers, with nobody's hooks on it to be surprised, and where it takes less memory: the
+clean rows are held beside the train rows, but no gradient of the large linear layers. All of it is
+found out, not assumed: at the first pass and when due, the losses must be those of two passes, no
+gradient may mix examples, and the clean gradient, the scores and the update must be autograd's own.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ from .step import Step
 
 def wrapper_of(model: nn.Module) -> DistributedDataParallel | None:
     """The model as wrapped in DistributedDataParallel, under torch.compile or not; None if it is not."""
-    model = getattr(model, "_orig_mod", model)
+    compiled = model._modules.get("_orig_mod")
+    model = model if compiled is None else compiled
     return model if isinstance(model, DistributedDataParallel) else None
 
 

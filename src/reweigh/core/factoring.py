@@ -7,18 +7,18 @@ Whether the examples are coupled does not matter here, since their mean is all t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from .alignment import Memory
+from .device import in_type
 from .factored import Factors, Values
 from .graph import unhooked
-from .layer_rules import Linear
+from .layer_rules import Layer, Linear
 from .parameters import dot
-from .recorded import RecordedContact, read
+from .recorded import read
 from .tolerance import due, tolerance
 
 USES = "factored"  # in memory, by m: how often it has been done; None where it does not pay
@@ -35,7 +35,8 @@ def factored_gradient(
         return None
     reading = read(mean_loss, theta)
     contacts = [] if reading is None else reading.contacts
-    if not paying_contacts(contacts):
+    layers = [contact.layer for contact in contacts]
+    if not paying(layers, theta):
         memory[USES, m] = None
         return None
     memory[USES, m] = uses + 1
@@ -43,60 +44,59 @@ def factored_gradient(
     found = torch.autograd.grad(
         mean_loss, [contact.edge for contact in contacts], retain_graph=look, allow_unused=True
     )
-    values = collected(contacts, found, theta)
+    values = collected(layers, found, theta)
     if look and not agrees(values, mean_loss, theta):
         memory[USES, m] = None
         return None
     return values
 
 
-def paying_contacts(contacts: Sequence[RecordedContact], share: float = 1.0) -> set[int]:
-    """Which contacts, by position: linear layers that no other shares a parameter with, and whose
-    factors are smaller than their product, of that share of their rows."""
-    shared = Counter(use.place for contact in contacts for use in contact.layer.uses if use)
-    return {
-        i
-        for i, contact in enumerate(contacts)
-        if isinstance(contact.layer, Linear)
-        and contact.layer.uses[1] is not None
-        and all(shared[use.place] == 1 for use in contact.layer.uses if use)
-        and _smaller(contact.layer.inputs[0], contact.shape, share)
-    }
-
-
-def _smaller(inputs: Tensor, shape: Sequence[int], share: float) -> bool:
-    rows, fan_in, fan_out = *inputs.shape, shape[1]
-    return inputs.dtype in _WIDE and share * rows * (fan_in + fan_out) < fan_in * fan_out
+def paying(layers: Sequence[Layer], theta: Sequence[nn.Parameter], share: float = 1.0) -> set[int]:
+    """Which layers, by position: linear ones that no other shares a parameter with, and whose factors
+    are smaller than their product, of that share of their rows."""
+    places = [use.place for layer in layers for use in layer.uses if use]
+    alone = len(places) == len(set(places))
+    found: set[int] = set()
+    for i, layer in enumerate(layers):
+        if not isinstance(layer, Linear) or layer.uses[1] is None:
+            continue
+        if not alone and any(places.count(use.place) > 1 for use in layer.uses if use):
+            continue
+        (x,), (fan_out, fan_in) = layer.inputs, theta[layer.uses[1].place].shape
+        if x.dtype in _WIDE and share * x.shape[0] * (fan_in + fan_out) < fan_in * fan_out:
+            found.add(i)
+    return found
 
 
 def collected(
-    contacts: Sequence[RecordedContact],
+    layers: Sequence[Layer],
     found: Sequence[Tensor | None],
     theta: Sequence[nn.Parameter],
+    share: float = 1.0,
 ) -> Values:
-    """The gradient that those at the outputs of all contacts amount to, with factors where they pay."""
-    paying = paying_contacts(contacts)
-    factors: dict[int, Factors] = {}
-    dense: dict[int, Tensor] = {}
+    """The gradient that those at the outputs of all layers amount to, with factors where they pay."""
+    kept = paying(layers, theta, share)
+    values: list[Tensor | Factors | None] = [None] * len(theta)
     with torch.no_grad():
-        for i, (contact, g) in enumerate(zip(contacts, found, strict=True)):
+        for i, (layer, g) in enumerate(zip(layers, found, strict=True)):
             if g is None:
                 continue
-            if i in paying:
-                shift, turn = contact.layer.uses
+            if i in kept:
+                shift, turn = layer.uses
                 assert turn is not None
-                factors[turn.place] = Factors(contact.layer.inputs[0], g, turn.transposed)
+                values[turn.place] = Factors(layer.inputs[0], g, turn.transposed)
                 if shift is not None:
-                    factors[shift.place] = Factors(None, g, transposed=False)
+                    values[shift.place] = Factors(None, g, transposed=False)
                 continue
-            for use, part in zip(contact.layer.uses, contact.gradients(g), strict=True):
+            for use, part in zip(layer.uses, layer.gradients(g), strict=True):
                 if use is not None and part is not None:
-                    before = dense.get(use.place)
-                    dense[use.place] = part if before is None else before + part
-        for i, p in enumerate(theta):
-            if i not in factors and i not in dense:
-                dense[i] = torch.zeros_like(p)
-    return Values([factors.get(i) or dense[i] for i in range(len(theta))])
+                    before, more = values[use.place], in_type(part, theta[use.place].dtype)
+                    assert not isinstance(before, Factors)
+                    values[use.place] = more if before is None else before + more
+        whole = [
+            torch.zeros_like(p) if v is None else v for v, p in zip(values, theta, strict=True)
+        ]
+    return Values(whole)
 
 
 def agrees(values: Values, mean_loss: Tensor, theta: Sequence[nn.Parameter]) -> bool:

@@ -20,6 +20,7 @@ sum_i f_i, times r_i in the rows of example i (this also finds which rows those 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,7 +32,7 @@ from torch.autograd.graph import GradientEdge
 from ..errors import UnsupportedModelError
 from .alignment import Alignment, Memory
 from .contacts import Contact, Meet, Origin, Transposed
-from .device import on_host
+from .device import in_type, on_host
 from .graph import leaves, unhooked, with_gradient
 from .isolation import Snapshot, plain_recurrence, precision
 from .layout import Layout, find_layout
@@ -79,6 +80,14 @@ READABLE = "readable"  # in memory: whether the graph of a plain pass tells all 
 AnyContact = Contact | RecordedContact
 
 
+def as_captured(device: torch.device) -> AbstractContextManager[object]:
+    """No autocast: captured tensors are already in the precision that it chose for each."""
+    kind = device.type
+    if not torch.is_autocast_enabled(kind):
+        return nullcontext()
+    return torch.autocast(kind, enabled=False)
+
+
 def _align(
     model: nn.Module,
     losses: Tensor,
@@ -96,7 +105,7 @@ def _align(
         layouts, certain = measure(model, losses, contacts, direction)
     whole = assembles(model, direction, reachable)
     outputs = backward(losses, contacts, torch.ones_like(losses), keep=fresh or not whole)
-    capture = Capture(list(contacts), outputs, layouts)
+    capture = Capture(list(contacts), outputs, layouts, len(losses))
     scores = capture.scores(direction.values, losses, direct)
     if fresh:
         prove(model, losses, capture, scores, direction)
@@ -142,31 +151,30 @@ class Capture:
     contacts: list[AnyContact]
     outputs: list[Tensor]
     layouts: tuple[Layout, ...]
+    n: int  # examples
 
     def scores(self, values: Sequence[Tensor], losses: Tensor, direct: Tensor | None) -> Tensor:
         """sum over contacts of < g_i, (d op / d W) . V >."""
-        n = len(losses)
         parts = [] if direct is None else [direct.detach()]
-        # The captured tensors are already in the precision that autocast chose for each.
-        with torch.autocast(losses.device.type, enabled=False), torch.no_grad():
+        with as_captured(losses.device), torch.no_grad():
             for contact, g, layout in zip(self.contacts, self.outputs, self.layouts, strict=True):
-                part = contact.scores(values, g, layout, n)
+                part = contact.scores(values, g, layout, self.n)
                 if part is not None:
-                    parts.append(part.to(losses.dtype))
+                    parts.append(in_type(part, losses.dtype))
             return torch.stack(parts).sum(0) if parts else torch.zeros_like(losses)
 
     def gradient(
         self, weights: Tensor, parameters: Sequence[Tensor], *, last: bool = False
     ) -> list[Tensor | None]:
         """grad sum_i weights_i f_i, from the captured inputs and output gradients, which the `last`
-        call lets go of one by one.
+        call lets go of one by one. Examples behind the last weight have none.
 
         Examples without weight are left out, where finding them needs no wait for a device.
         """
-        n, parts = len(weights), dict[Origin, Tensor]()
+        n, parts = self.n, dict[Origin, Tensor]()
         kept = weights.nonzero().flatten() if on_host(weights) else None
         some = kept is not None and 0 < len(kept) < WORTH_SKIPPING * n
-        share = weights[kept] if some else weights
+        share = weights.index_select(0, kept) if kept is not None and some else weights
         contacts = self.contacts if last else list(self.contacts)
         outputs = self.outputs if last else list(self.outputs)
         for layout in reversed(self.layouts):
@@ -176,9 +184,9 @@ class Capture:
                 assert kept is not None
                 pick = partial(layout.pick, kept, n)
                 contact, g = contact.only(pick), pick(g)  # the rest is let go of
-                g.mul_(layout.spread(share, g.shape).to(g.dtype))
+                g.mul_(in_type(layout.spread(share, g.shape), g.dtype))
             else:
-                g = g * layout.spread(weights, g.shape).to(g.dtype)
+                g = g * in_type(layout.spread(padded(weights, n), g.shape), g.dtype)
             for origin, found in zip(contact.origins, contact.gradients(g), strict=True):
                 if isinstance(origin, Transposed):
                     _add(parts, origin.parameter, None if found is None else found.t())
@@ -189,6 +197,12 @@ class Capture:
 
 # A batch is cut down to the examples with weight if these are less than this share of it.
 WORTH_SKIPPING = 0.9
+
+
+def padded(weights: Tensor, n: int) -> Tensor:
+    """With zeros for the examples behind the last."""
+    missing = n - weights.shape[0]
+    return torch.cat([weights, weights.new_zeros(missing)]) if missing else weights
 
 
 def _add(parts: dict[Origin, Tensor], origin: Origin, part: Tensor | None) -> None:
@@ -221,7 +235,7 @@ def assembled(
 ) -> Tensor:
     """sum_i weights_i losses_i, differentiable through the capture."""
     return with_gradient(
-        (weights * losses).sum(),
+        torch.dot(weights, losses),
         reached,
         lambda scale: capture.gradient(weights * scale, reached, last=True),
     )

@@ -12,7 +12,7 @@ passes run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +24,10 @@ _SEEDS = 2**62
 
 
 def _generators(modules: Sequence[nn.Module]) -> list[torch.Generator]:
-    devices = {p.device for p in parameters_of(modules)}
     found = [torch.default_generator]
+    if not torch.cuda.is_initialized():
+        return found
+    devices = {p.device for p in parameters_of(modules)}
     for device in devices:
         if device.type == "cuda":
             index = torch.cuda.current_device() if device.index is None else device.index
@@ -114,11 +116,10 @@ def undone_on_error(model: nn.Module) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def eager() -> Iterator[None]:
+def eager() -> AbstractContextManager[None]:
     """Run compiled models as written: compiled graphs hide what the back-ends need to see."""
-    with torch.compiler.set_stance("force_eager"):
-        yield
+    stance: AbstractContextManager[None] = torch.compiler.set_stance("force_eager")
+    return stance
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -30,9 +30,10 @@ from ..errors import UnsupportedModelError
 from . import ghost
 from .alignment import Alignment, Memory
 from .clean import CleanSide
-from .factoring import agrees, collected, paying_contacts
+from .factoring import agrees, collected, paying
 from .isolation import Snapshot, hooked, isolated, precision
-from .loss import Batch, Loss, evaluate
+from .layer_rules import Layer
+from .loss import Batch, Loss, evaluate, flat, require_one_each
 from .parameters import Direction, modules_of
 from .recorded import Reading, RecordedContact, read
 from .tolerance import due, tolerance
@@ -64,13 +65,11 @@ def in_one_pass(
         return None
     before = Snapshot(model)
     try:
-        with torch.enable_grad():
-            losses = evaluate(model, loss, batch.both, which="train")
-        theta = tuple(parameters.values())
+        losses = require_one_each(loss(model, batch.both), {batch.n + batch.m}, which="train")
+        names, theta = tuple(parameters), tuple(parameters.values())
         reading = read(losses, theta)
         if reading is not None:
-            direction = Direction(tuple(parameters), theta, ())
-            return _split(model, loss, batch, losses, reading, direction, before, memory)
+            return _split(model, loss, batch, losses, reading, names, theta, before, memory)
     except Exception:  # if it is the user's error, two passes say it better
         pass
     memory[APART] = True
@@ -91,24 +90,28 @@ class Joined:
 
 def joined(train: Batch, clean: Batch) -> Joined | None:
     """Two batches as one; None unless they have few clean rows, and all tensors alike but for that."""
-    left, shape = tree_flatten(train)
-    right, other = tree_flatten(clean)
-    if shape != other or not left or not all(isinstance(x, Tensor) for x in (*left, *right)):
+    if flat(train) and flat(clean):
+        left, right, same = train, clean, len(train) == len(clean)
+    else:
+        (left, shape), (right, other) = tree_flatten(train), tree_flatten(clean)
+        same = shape == other and all(isinstance(x, Tensor) for x in (*left, *right))
+    if not same or not left or not left[0].ndim or not right[0].ndim:
         return None
-    n, m = (len(x[0]) if x[0].ndim else 0 for x in (left, right))
-    if not 0 < m <= FEW * n:
+    n, m = left[0].shape[0], right[0].shape[0]
+    if not 0 < m <= FEW * n or not all(map(partial(_alike, n, m), left, right)):
         return None
-    for a, b in zip(left, right, strict=True):
-        if not a.ndim or len(a) != n or not b.ndim or len(b) != m or not _alike(a, b):
-            return None
-    both = [torch.cat(pair) for pair in zip(left, right, strict=True)]
-    return Joined(tree_unflatten(both, shape), train, clean, n, m)
+    both = tuple(torch.cat(pair) for pair in zip(left, right, strict=True))
+    whole = both if left is train else tree_unflatten(both, shape)
+    return Joined(whole, train, clean, n, m)
 
 
-def _alike(a: Tensor, b: Tensor) -> bool:
-    same = a.shape[1:] == b.shape[1:] and a.dtype == b.dtype and a.device == b.device
+def _alike(n: int, m: int, a: Tensor, b: Tensor) -> bool:
     return (
-        same and not (a.requires_grad or b.requires_grad) and a.layout == b.layout == torch.strided
+        a.shape[:1] == (n,)
+        and b.shape == (m, *a.shape[1:])
+        and (a.dtype, a.device) == (b.dtype, b.device)
+        and not (a.requires_grad or b.requires_grad)
+        and a.layout == b.layout == torch.strided
     )
 
 
@@ -118,7 +121,8 @@ def _split(
     batch: Joined,
     losses: Tensor,
     reading: Reading,
-    direction: Direction,
+    names: tuple[str, ...],
+    theta: tuple[nn.Parameter, ...],
     before: Snapshot,
     memory: Memory,
 ) -> Together:
@@ -129,72 +133,67 @@ def _split(
     if layouts is None or fresh:
         if not before.holds():
             raise UnsupportedModelError("the forward draws random numbers or writes buffers")
-        _require_light(contacts, m / (n + m))
-        layouts, certain = ghost.measure(model, losses, contacts, direction)
+        _require_light(contacts, theta, n, m)
+        nowhere = Direction(names, theta, ())
+        if not ghost.assembles(model, nowhere, reading.leaves):
+            raise UnsupportedModelError("more needs a gradient than the aligned parameters")
+        layouts, certain = ghost.measure(model, losses, contacts, nowhere)
+        if not all(layout.dim == 0 and layout.major for layout in layouts):
+            raise UnsupportedModelError("the rows of the two batches are not one behind the other")
         _require_same_losses(model, loss, batch, losses)
-    if not ghost.assembles(model, direction, reading.leaves) or not all(
-        contact.splits(layout) and layout.major
-        for contact, layout in zip(contacts, layouts, strict=True)
-    ):
-        raise UnsupportedModelError("the rows of the two batches cannot be told apart")
-    factors = torch.cat([losses.new_ones(n), losses.new_full((m,), 1 / m)])
-    gradients = ghost.backward(losses, contacts, factors, keep=fresh)
-    values = collected(*_rows(contacts, gradients, n, m, clean=True), direction.parameters)
-    direction = replace(direction, values=values)
-    own, outputs = _rows(contacts, gradients, n, m, clean=False)
-    capture = ghost.Capture([*own], outputs, layouts)
-    found = losses.detach()
-    train, clean = found[:n], found[n:]
-    scores = capture.scores(values, train, None)
+    factors = memory.get(kind := (n, m, losses.dtype, losses.device))
+    if factors is None:  # for the sum of the train losses and the mean of the clean ones
+        one, part = losses.new_ones(n), losses.new_full((m,), 1 / m)
+        factors = memory[kind] = torch.cat([one, part])
+    outputs = ghost.backward(losses, contacts, factors, keep=fresh)
+    layers, ends = _clean_rows(contacts, outputs, n, m)
+    # Factors cost n m (in + out) products, and V (n + m) in out.
+    values = collected(layers, ends, theta, share=n / (n + m))
+    direction = Direction(names, theta, values)
+    capture = ghost.Capture([*contacts], outputs, layouts, n + m)
+    scores = capture.scores(values, losses, None)
     if fresh:
-        if not agrees(values, losses[n:].mean(), direction.parameters):
+        if not agrees(values, losses[n:].mean(), theta):
             raise UnsupportedModelError("the clean gradient differs from autograd's")
-        ghost.prove(model, losses[:n], capture, scores, direction)
+        ghost.prove(model, losses[:n], capture, scores[:n], direction)
     if certain:
         if len(memory) > ghost.MOST_PATHS:
             memory.clear()
         memory[key] = (layouts, uses + 1)
-    reached = [p for p in direction.parameters if id(p) in reading.leaves]
+    found = losses.detach()
+    train, clean = found[:n], found[n:]
+    reached = [p for p in theta if id(p) in reading.leaves]
     return Together(
         CleanSide(clean, clean.mean, direction),
-        Alignment(train, scores, lambda w: ghost.assembled(w, train, capture, reached)),
+        Alignment(train, scores[:n], lambda w: ghost.assembled(w, train, capture, reached)),
     )
 
 
-def _rows(
-    contacts: Sequence[RecordedContact],
-    gradients: Sequence[Tensor],
-    n: int,
-    m: int,
-    *,
-    clean: bool,
-) -> tuple[list[RecordedContact], list[Tensor]]:
-    """The contacts and the gradients at their outputs, on the rows of one of the two batches."""
-    parts: list[RecordedContact] = []
-    outputs: list[Tensor] = []
-    for contact, g in zip(contacts, gradients, strict=True):
-        border = len(g) // (n + m) * n
-        cut = partial(_after if clean else _before, border)
-        outputs.append(cut(g))
-        shape = tuple(outputs[-1].shape)
-        layer = contact.layer.only(cut)
-        parts.append(RecordedContact(layer, contact.edge, shape, contact.parameters, contact.func))
-    return parts, outputs
+def _clean_rows(
+    contacts: Sequence[RecordedContact], outputs: Sequence[Tensor], n: int, m: int
+) -> tuple[list[Layer], list[Tensor]]:
+    """The layers on the rows of the clean batch, and the gradients of its mean loss at their outputs."""
+    layers: list[Layer] = []
+    ends: list[Tensor] = []
+    for contact, g in zip(contacts, outputs, strict=True):
+        layer, rows = contact.layer, g.shape[0]
+        if any(x.shape[:1] != (rows,) for x in layer.inputs):
+            raise UnsupportedModelError("a layer's inputs have other rows than its result")
+        start, count = rows // (n + m) * n, rows // (n + m) * m
+        # Copies: views would keep the train rows in memory.
+        layers.append(layer.of(tuple([x.narrow_copy(0, start, count) for x in layer.inputs])))
+        ends.append(g.narrow_copy(0, start, count))
+    return layers, ends
 
 
-def _before(border: int, rows: Tensor) -> Tensor:
-    return rows[:border]
-
-
-def _after(border: int, rows: Tensor) -> Tensor:
-    return rows[border:].clone()  # a view would keep the train rows in memory
-
-
-def _require_light(contacts: Sequence[RecordedContact], share: float) -> None:
+def _require_light(
+    contacts: Sequence[RecordedContact], theta: Sequence[nn.Parameter], n: int, m: int
+) -> None:
     """That one pass holds less than two: the clean rows, instead of the products left as factors."""
+    share = m / (n + m)
     more = sum(math.prod(c.shape) + sum(x.numel() for x in c.layer.inputs) for c in contacts)
-    paying = paying_contacts(contacts, share)
-    less = sum(p.numel() for i in paying for p in contacts[i].sources)
+    kept = paying([c.layer for c in contacts], theta, share * n / (n + m))
+    less = sum(p.numel() for i in kept for p in contacts[i].sources)
     if share * more > less:
         raise UnsupportedModelError("two passes hold less")
 

@@ -13,7 +13,7 @@ returns None, and the operations are then followed one by one instead (contacts.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -32,7 +32,7 @@ class Use(NamedTuple):
 Uses = Sequence[Use | None]  # one per argument that could need a gradient
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Layer:
     """One operation with parameters. `inputs` have the rows of the result; `fixed` is the rest."""
 
@@ -42,7 +42,11 @@ class Layer:
 
     def only(self, pick: Callable[[Tensor], Tensor]) -> Layer:
         """The same layer on some of its rows."""
-        return replace(self, inputs=tuple(pick(x) for x in self.inputs))
+        return self.of(tuple(map(pick, self.inputs)))
+
+    def of(self, inputs: tuple[Tensor, ...]) -> Layer:
+        """The same layer on other inputs."""
+        return type(self)(self.uses, inputs, self.fixed)
 
     def tangent(self, values: Sequence[Tensor | None], g: Tensor) -> Tensor:
         """The tangent of the result; one value per use, None for an argument that is no parameter."""

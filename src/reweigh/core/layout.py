@@ -26,7 +26,7 @@ class Layout:
 
     def spread(self, values: Tensor, shape: Sequence[int]) -> Tensor:
         """Values per example [n], placed so that they broadcast against a tensor of `shape`."""
-        positions = shape[self.dim] // len(values)
+        positions = shape[self.dim] // values.shape[0]
         if positions > 1:
             values = values.repeat_interleave(positions) if self.major else values.repeat(positions)
         return values.view([-1 if d == self.dim else 1 for d in range(len(shape))])
@@ -35,15 +35,18 @@ class Layout:
         """Sum a tensor over everything that belongs to the same example: [n]."""
         others = [d for d in range(product.ndim) if d != self.dim]
         rows = product.sum(others) if others else product
+        if len(rows) == n:
+            return rows
         return rows.view(n, -1).sum(1) if self.major else rows.view(-1, n).sum(0)
 
     def inner(self, left: Tensor, right: Tensor, n: int) -> Tensor:
         """The inner product of two tensors, example by example: [n]."""
         if self.dim == 0 and self.major:
             # In the order in which they lie in memory (channels last, say): another would copy both.
-            order = sorted(range(left.ndim), key=left.stride, reverse=True)
-            if order[0] == 0:
-                left, right = left.permute(order), right.permute(order)
+            if left.ndim > 2:
+                order = sorted(range(left.ndim), key=left.stride, reverse=True)
+                if order[0] == 0:
+                    left, right = left.permute(order), right.permute(order)
             inner: Tensor = torch.linalg.vecdot(left.reshape(n, -1), right.reshape(n, -1))
             return inner
         return self.gather(left * right, n)

@@ -7,7 +7,7 @@ plausible weights that mean nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -52,7 +52,12 @@ def evaluate(model: nn.Module, loss: Loss, batch: Batch, *, which: str) -> Tenso
     """The per-example losses of `batch`, refused with a typed error where they are not that."""
     sizes = leading_sizes(batch)
     # Fresh containers: a loss may pop its labels out of a dict, and there is more than one pass.
-    values = loss(model, tree_map(lambda leaf: leaf, batch))
+    again = batch if flat(batch) else tree_map(lambda leaf: leaf, batch)
+    return require_one_each(loss(model, again), sizes, which=which)
+
+
+def require_one_each(values: Any, sizes: set[int], *, which: str) -> Tensor:
+    """Return `values` if they are a loss per example of a batch of one of these sizes."""
     if not isinstance(values, Tensor):
         raise LossShapeError(
             f"loss returned {type(values).__name__} for the {which} batch; "
@@ -94,7 +99,17 @@ def require_finite(losses: Tensor, *, which: str) -> None:
 
 def leading_sizes(batch: Batch) -> set[int]:
     """The sizes of the first dimension over all tensors in `batch`; empty if none has one."""
-    return {t.shape[0] for t in tree_leaves(batch) if isinstance(t, Tensor) and t.ndim > 0}
+    return {t.shape[0] for t in leaves_of(batch) if isinstance(t, Tensor) and t.ndim > 0}
+
+
+def leaves_of(batch: Batch) -> Sequence[Any]:
+    """Everything in a batch that is no container."""
+    return batch if flat(batch) else tree_leaves(batch)
+
+
+def flat(batch: Batch) -> bool:
+    """Whether it is the usual one: a tuple of tensors, which needs no search and cannot change."""
+    return type(batch) is tuple and all(isinstance(leaf, Tensor) for leaf in batch)
 
 
 def require_examples(batch: Batch, *, which: str) -> None:
@@ -110,7 +125,7 @@ def empty(which: str) -> BatchError:
 
 def tensors_of(batch: Batch) -> Iterator[Tensor]:
     """Every tensor in a batch, also inside mappings and objects that are no pytrees."""
-    for leaf in tree_leaves(batch):
+    for leaf in leaves_of(batch):
         if isinstance(leaf, Tensor):
             yield leaf
         elif isinstance(leaf, Mapping):
@@ -140,7 +155,7 @@ def rows(batch: Batch, start: int, stop: int) -> Batch:
 def require_same_device(train: Batch, clean: Batch) -> None:
     """Raise if the two batches lie on different devices."""
     places = [
-        {t.device for t in tree_leaves(batch) if isinstance(t, Tensor)} for batch in (train, clean)
+        {t.device for t in leaves_of(batch) if isinstance(t, Tensor)} for batch in (train, clean)
     ]
     if all(places) and places[0] != places[1]:
         first, second = (", ".join(sorted(map(str, p))) for p in places)

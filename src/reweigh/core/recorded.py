@@ -9,12 +9,14 @@ a few microseconds a node. Where some parameter is used in another way, `read` r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
+from .device import in_type
 from .factored import Values
 from .layer_rules import RULES, Layer, Linear, Use
 from .layout import Layout
@@ -22,7 +24,7 @@ from .layout import Layout
 _LEAF, _TRANSPOSE, _CAST = "torch::autograd::AccumulateGrad", "TBackward0", "ToCopyBackward0"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class RecordedContact:
     """A layer at its place in the graph; the same questions as a `contacts.Contact` answers."""
 
@@ -49,7 +51,7 @@ class RecordedContact:
     def tangent(self, values: Sequence[Tensor], g: Tensor) -> Tensor:
         """The tangent of the result with the batch held fixed, in the precision of `g`."""
         used = (None if use is None else values[use.place] for use in self.layer.uses)
-        return self.layer.tangent([None if v is None else v.to(g.dtype) for v in used], g)
+        return self.layer.tangent([None if v is None else in_type(v, g.dtype) for v in used], g)
 
     def scores(self, values: Sequence[Tensor], g: Tensor, layout: Layout, n: int) -> Tensor:
         """< g_i, tangent_i > for every example: [n]; `values`: the clean gradient."""
@@ -61,34 +63,37 @@ class RecordedContact:
 
     def _factored(self, values: Values, g: Tensor) -> Tensor | None:
         """< g, tangent > row by row without multiplying V out: sum_k (c_k . g) (b_k . x + 1)."""
-        layer = self.layer
-        shift, turn = (None if use is None else values.factors(use.place) for use in layer.uses)
-        if turn is None or turn.inputs is None or turn.inputs.dtype != g.dtype:
+        shift, turn = self.layer.uses
+        factors = None if turn is None else values.factors(turn.place)
+        if turn is None or factors is None or factors.inputs is None:
             return None
-        if layer.uses[1] is None or layer.uses[1].transposed != turn.transposed:
-            return None
-        if layer.uses[0] is not None and (shift is None or shift.gradients is not turn.gradients):
+        if factors.inputs.dtype != g.dtype or factors.transposed != turn.transposed:
             return None
         # The few rows first: the library multiplies these in half the time of their transpose.
-        products = turn.inputs @ layer.inputs[0].t()
-        if layer.uses[0] is not None:
+        products = factors.inputs @ self.layer.inputs[0].t()
+        if shift is not None:
+            beside = values.factors(shift.place)
+            if beside is None or beside.gradients is not factors.gradients:
+                return None
             products += 1
-        return products.mul_(turn.gradients @ g.t()).sum(0)
+        rows: Tensor = torch.linalg.vecdot(products, factors.gradients @ g.t(), dim=0)
+        return rows
 
     def splits(self, layout: Layout) -> bool:
         """Whether it can be cut down to the rows of some examples."""
-        rows = self.shape[0]
-        return layout.dim == 0 and all(x.ndim and len(x) == rows for x in self.layer.inputs)
+        rows = self.shape[:1]
+        return layout.dim == 0 and all(x.shape[:1] == rows for x in self.layer.inputs)
 
     def only(self, pick: Callable[[Tensor], Tensor]) -> RecordedContact:
         """The contact on some of its rows."""
-        return replace(self, layer=self.layer.only(pick))
+        layer = self.layer.only(pick)
+        return RecordedContact(layer, self.edge, self.shape, self.parameters, self.func)
 
     def gradients(self, g: Tensor) -> Sequence[Tensor | None]:
         """One gradient per origin, given that at the result."""
         found = self.layer.gradients(g)
         return [
-            None if part is None or origin is None else part.to(origin.dtype)
+            None if part is None or origin is None else in_type(part, origin.dtype)
             for part, origin in zip(found, self.origins, strict=True)
         ]
 

@@ -86,13 +86,12 @@ class Reweighter:
         self._params, self._chunk, self._epsilon = params, chunk, epsilon
         self._geometry = require_geometry(geometry)
         self._group = require_group(group)
-        self._known: dict[Any, tuple[Choice, Memory]] = {}
+        self._known: dict[Any, tuple[Choice, Memory, dict[str, nn.Parameter]]] = {}
         self._watch = Watch()
         self._mode_checked = False
         first = "not settled yet: the first batch decides" if backend == "auto" else "asked for"
         self.backend = Choice(backend, first)
-        # An early error beats one in the first step.
-        self._selected: tuple[Any, dict[str, nn.Parameter]] = None, select(inside(model), params)
+        select(inside(model), params)  # an early error beats one in the first step
 
     def __call__(self, train: Batch, clean: Batch) -> Step:
         """Weigh `train` against `clean`; call `.loss.backward()` on what comes back."""
@@ -105,11 +104,14 @@ class Reweighter:
         group = self._processes()
         gather_anew(model)
         key = _fingerprint(model)
-        known, memory = self._known.get(key, (None, {EPSILON: self._epsilon}))
-        aligned = self._aligned(key, model)
+        if (remembered := self._known.get(key)) is not None:
+            known, memory, aligned = remembered
+        else:
+            known, memory, aligned = None, {EPSILON: self._epsilon}, select(model, self._params)
         with eager():
             side, settled, metric = self._both(model, train, clean, aligned, known, memory, group)
-        self._known[key] = settled.choice, memory
+        if known is not settled.choice:
+            self._known[key] = settled.choice, memory, aligned
         if self._asked == "auto":
             self.backend = settled.choice
         alignment, whole = settled.alignment, settled.whole
@@ -162,12 +164,6 @@ class Reweighter:
             return self._group or ALONE
         return group_of(self.model)
 
-    def _aligned(self, key: Any, model: nn.Module) -> dict[str, nn.Parameter]:
-        """The parameters that `params=` picks, looked up again when the model has changed."""
-        if key != self._selected[0]:
-            self._selected = key, select(model, self._params)
-        return self._selected[1]
-
     def _guarded(
         self, model: nn.Module, settled: Settled, weights: Tensor, side: CleanSide,
         metric: Diagonal | None, group: Group,
@@ -178,7 +174,7 @@ class Reweighter:
         loss = alignment.weighted(weights * group.size if group.size > 1 else weights)
         update = Update(loss, model, direction, group)
         if self._safeguard is None:
-            return update.scaled(ONE), torch.ones_like(loss.detach())
+            return update.scaled(ONE), weights.new_ones(())
         clean_loss, slope = side.mean_loss(), (weights * alignment.scores).sum()
         if whole is not None:
             # On the host, so that no sum over the processes is asked for in vain.

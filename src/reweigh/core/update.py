@@ -35,8 +35,11 @@ class Update:
         self._loss, self._model, self._direction, self._group = loss, model, direction, group
         self._inputs: list[Tensor] = []
         self._gradient: Gradient | None = None
-        self._sharded = sharded.is_sharded(direction.parameters)
         self._sums_itself = group.size > 1 and not group.averages
+
+    @property
+    def _sharded(self) -> bool:
+        return sharded.is_sharded(self._direction.parameters)
 
     def __call__(self) -> list[Tensor | None]:
         """d per aligned parameter; of shards, the part that is here."""

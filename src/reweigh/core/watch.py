@@ -79,7 +79,7 @@ class Watch:
 
 def _require(train: Tensor, clean: Tensor, scores: Tensor) -> None:
     # One NaN or infinity is enough to show in the sum; so is an overflow, which is then let pass.
-    if math.isfinite(float(train.sum() + clean.sum() + scores.sum())):
+    if math.isfinite(float(torch.cat((train, clean, scores)).sum())):
         return
     require_finite(clean, which="clean")
     require_finite(train, which="train")

@@ -25,10 +25,12 @@ def weights_from_scores(scores: Tensor, whole: Sums | None = None) -> Tensor:
     """
     positive = scores.detach().clamp(min=0)
     # Dividing by the largest first keeps the sum finite and normal for any scale of the gradients.
-    peak = positive.max() if whole is None else whole.peak
-    positive = positive / (peak + (peak == 0))
-    total = positive.sum() if whole is None else whole.total
-    return positive / (total + (total == 0))
+    if whole is not None:
+        positive = positive / (whole.peak + (whole.peak == 0))
+        return positive / (whole.total + (whole.total == 0))
+    least = torch.finfo(positive.dtype).tiny  # in place of a zero
+    positive = positive / positive.max().clamp(min=least)
+    return positive / positive.sum().clamp(min=least)
 
 
 def effective_sample_size(weights: Tensor) -> Tensor:

@@ -101,7 +101,7 @@ def test_every_model_is_weighed_by_the_definition(problem, monkeypatch):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("n", "m"), [(24, 5), (24, 1), (400, 7), (24, 12)])
+@pytest.mark.parametrize(("n", "m"), [(24, 5), (24, 1), (400, 7), (24, 12), (6, 6), (4, 9)])
 def test_scores_and_update_of_linear_layers(n, m, bias):
     model = net(bias=bias)
     reweighter = reweigh.Reweighter(model, cross_entropy, safeguard=None)
@@ -114,9 +114,10 @@ def test_small_networks_take_one_pass():
     assert one_pass(reweigh.Reweighter(net(), rows), rows)
 
 
-def test_many_clean_rows_take_two():
-    rows = Rows()
-    assert not one_pass(reweigh.Reweighter(net(), rows), rows, m=N)
+def test_as_many_clean_rows_take_one_pass_while_that_holds_less():
+    for n, less in ((6, True), (N, False)):
+        rows = Rows()
+        assert one_pass(reweigh.Reweighter(net(), rows), rows, n=n, m=n) == less
 
 
 def test_two_passes_where_they_hold_less():

@@ -236,17 +236,19 @@ def test_linear_layers_cost_no_clean_gradient(clean):
 
 
 @pytest.mark.parametrize(
-    ("model", "batch"),
+    ("model", "batch", "m", "most"),
     [
-        (lenet, images),
-        (Residual, lambda n: images(n, 3)),
-        (wide, lambda n: labelled(n, 400)),
+        (lenet, images, 8, 1.5),
+        (Residual, lambda n: images(n, 3), 8, 1.5),
+        # In one pass, whose first inputs are a copy: it is let go of before the gradients are made.
+        (wide, lambda n: labelled(n, 400), 8, 1.1),
+        (wide, lambda n: labelled(n, 400), 64, 1.5),
     ],
 )
-def test_a_step_holds_little_more_than_a_plain_one(model, batch):
+def test_a_step_holds_little_more_than_a_plain_one(model, batch, m, most):
     from reweigh.experiments.bench_memory import peak_bytes
 
-    model, train, clean = model(), batch(64), batch(8)
+    model, train, clean = model(), batch(64), batch(m)
     reweighter = reweigh.Reweighter(model, cross_entropy, safeguard=None)
 
     def plain() -> None:
@@ -257,7 +259,7 @@ def test_a_step_holds_little_more_than_a_plain_one(model, batch):
 
     for _ in range(4):
         reweighed()
-    assert peak_bytes(reweighed) <= 1.5 * peak_bytes(plain)
+    assert peak_bytes(reweighed) <= most * peak_bytes(plain)
 
 
 class TestBench:

@@ -108,6 +108,10 @@ class Contact:
         if self.edge is None and self.result.requires_grad:
             self.edge = get_gradient_edge(self.result)
 
+    def leave_graph(self) -> None:
+        """Forget where the result is in the graph."""
+        self.edge = None
+
     def forget_result(self) -> None:
         """Keep the shape of the result and let go of its memory."""
         stand_in = self.result.detach().new_empty(()).expand(self.result.shape)

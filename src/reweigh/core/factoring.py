@@ -42,7 +42,10 @@ def factored_gradient(
     memory[USES, m] = uses + 1
     look = due(uses + 1)
     found = torch.autograd.grad(
-        mean_loss, [contact.edge for contact in contacts], retain_graph=look, allow_unused=True
+        mean_loss,
+        [contact.edge for contact in contacts if contact.edge is not None],
+        retain_graph=look,
+        allow_unused=True,
     )
     values = collected(layers, found, theta)
     if look and not agrees(values, mean_loss, theta):

@@ -153,6 +153,12 @@ class Capture:
     layouts: tuple[Layout, ...]
     n: int  # examples
 
+    def __post_init__(self) -> None:
+        # The graph is not needed any more, and its first layer, which no backward has gone through,
+        # still keeps its inputs.
+        for contact in self.contacts:
+            contact.leave_graph()
+
     def scores(self, values: Sequence[Tensor], losses: Tensor, direct: Tensor | None) -> Tensor:
         """sum over contacts of < g_i, (d op / d W) . V >."""
         parts = [] if direct is None else [direct.detach()]
@@ -177,16 +183,21 @@ class Capture:
         share = weights.index_select(0, kept) if kept is not None and some else weights
         contacts = self.contacts if last else list(self.contacts)
         outputs = self.outputs if last else list(self.outputs)
+        needed: list[tuple[AnyContact, Tensor]] = []  # all of it, before the first gradient is made
         for layout in reversed(self.layouts):
             contact: AnyContact = contacts.pop()
             g: Tensor = outputs.pop()
             if some and isinstance(contact, RecordedContact) and contact.splits(layout):
                 assert kept is not None
                 pick = partial(layout.pick, kept, n)
-                contact, g = contact.only(pick), pick(g)  # the rest is let go of
+                contact = contact.only(pick)  # the rest is let go of, one by one
+                g = pick(g)
                 g.mul_(in_type(layout.spread(share, g.shape), g.dtype))
             else:
                 g = g * in_type(layout.spread(padded(weights, n), g.shape), g.dtype)
+            needed.append((contact, g))
+        while needed:
+            contact, g = needed.pop()
             for origin, found in zip(contact.origins, contact.gradients(g), strict=True):
                 if isinstance(origin, Transposed):
                     _add(parts, origin.parameter, None if found is None else found.t())

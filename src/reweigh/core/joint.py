@@ -8,11 +8,11 @@ not notice who else is in the batch, so the clean rows are put behind the train 
     from the last m rows   the clean gradient (factoring.py)
     from the first n       scores and update, as in ghost
 
-Only for few clean rows, and for models that ghost can run, whose forward draws no random numbers and
-writes no buffers, with nobody's hooks on it to be surprised, and where it takes less memory: the
-clean rows are held beside the train rows, but no gradient of the large linear layers. All of it is
-found out, not assumed: at the first pass and when due, the losses must be those of two passes, no
-gradient may mix examples, and the clean gradient, the scores and the update must be autograd's own.
+Only for models that ghost can run, whose forward draws no random numbers and writes no buffers, with
+nobody's hooks on it to be surprised, and where it takes less memory: the clean rows are held beside
+the train rows, but no gradient of the large linear layers. All of it is found out, not assumed: at
+the first pass and when due, the losses must be those of two passes, no gradient may mix examples,
+and the clean gradient, the scores and the update must be autograd's own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from .parameters import Direction, modules_of
 from .recorded import Reading, RecordedContact, read
 from .tolerance import due, tolerance
 
-FEW = 0.25  # clean examples per train example, at most
 APART = "apart"  # in memory: that this model needs two passes
 
 
@@ -89,7 +88,7 @@ class Joined:
 
 
 def joined(train: Batch, clean: Batch) -> Joined | None:
-    """Two batches as one; None unless they have few clean rows, and all tensors alike but for that."""
+    """Two batches as one; None unless all is tensors, alike but for the number of their rows."""
     if flat(train) and flat(clean):
         left, right, same = train, clean, len(train) == len(clean)
     else:
@@ -98,7 +97,7 @@ def joined(train: Batch, clean: Batch) -> Joined | None:
     if not same or not left or not left[0].ndim or not right[0].ndim:
         return None
     n, m = left[0].shape[0], right[0].shape[0]
-    if not 0 < m <= FEW * n or not all(map(partial(_alike, n, m), left, right)):
+    if not n or not m or not all(map(partial(_alike, n, m), left, right)):
         return None
     both = tuple(torch.cat(pair) for pair in zip(left, right, strict=True))
     whole = both if left is train else tree_unflatten(both, shape)
@@ -179,10 +178,9 @@ def _clean_rows(
         layer, rows = contact.layer, g.shape[0]
         if any(x.shape[:1] != (rows,) for x in layer.inputs):
             raise UnsupportedModelError("a layer's inputs have other rows than its result")
-        start, count = rows // (n + m) * n, rows // (n + m) * m
-        # Copies: views would keep the train rows in memory.
-        layers.append(layer.of(tuple([x.narrow_copy(0, start, count) for x in layer.inputs])))
-        ends.append(g.narrow_copy(0, start, count))
+        start = rows // (n + m) * n
+        layers.append(layer.of(tuple([x[start:] for x in layer.inputs])))
+        ends.append(g[start:])
     return layers, ends
 
 

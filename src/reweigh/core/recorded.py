@@ -29,7 +29,7 @@ class RecordedContact:
     """A layer at its place in the graph; the same questions as a `contacts.Contact` answers."""
 
     layer: Layer
-    edge: GradientEdge
+    edge: GradientEdge | None
     shape: tuple[int, ...]
     parameters: Sequence[Tensor]
     func: str
@@ -88,6 +88,11 @@ class RecordedContact:
         """The contact on some of its rows."""
         layer = self.layer.only(pick)
         return RecordedContact(layer, self.edge, self.shape, self.parameters, self.func)
+
+    def leave_graph(self) -> None:
+        """Let go of everything but the layer's own inputs."""
+        self.edge = None
+        self.layer = self.layer.only(Tensor.detach)
 
     def gradients(self, g: Tensor) -> Sequence[Tensor | None]:
         """One gradient per origin, given that at the result."""

@@ -136,10 +136,12 @@ class Reweighter:
         """The clean side, and the train batch along it: in one pass where that is the same."""
         plain = self._geometry is None and group.size == 1
         by_ghost = plain and self._asked in ("auto", "ghost") and known in (None, "ghost")
-        joinable = by_ghost and self._chunk is None
-        if joinable and known is not None:
+        together = None
+        # Before anything else: where it does not come about, it leaves no trace but in versions of
+        # buffers. And from the first step on: a run that is stopped and resumed has the same bits.
+        if by_ghost and self._chunk is None:
             together = in_one_pass(model, self.loss, train, clean, aligned, memory)
-            if together is not None:
+            if together is not None and known is not None:
                 return together.side, Settled(known, together.alignment, None), None
         side = clean_side(
             model, self.loss, clean, parameters=aligned, memory=memory, group=group,
@@ -151,11 +153,8 @@ class Reweighter:
             model, self.loss, train, direction, memory, asked=self._asked, known=known,
             chunk=self._chunk, group=group,
         )  # fmt: skip
-        if joinable and known is None and settled.choice == "ghost":
-            # From the very first step on: a run that is stopped and resumed ends with the same bits.
-            together = in_one_pass(model, self.loss, train, clean, aligned, memory)
-            if together is not None:
-                return together.side, replace(settled, alignment=together.alignment), None
+        if together is not None and settled.choice == "ghost":
+            return together.side, replace(settled, alignment=together.alignment), None
         return side, settled, metric
 
     def _processes(self) -> Group:

@@ -32,25 +32,26 @@ class Update:
     """
 
     def __init__(self, loss: Tensor, model: nn.Module, direction: Direction, group: Group) -> None:
-        self._loss, self._model, self._direction, self._group = loss, model, direction, group
+        self._loss, self._model, self._group = loss, model, group
+        self._aligned = direction.parameters  # not the direction: what it holds may be large
         self._inputs: list[Tensor] = []
         self._gradient: Gradient | None = None
         self._sums_itself = group.size > 1 and not group.averages
 
     @property
     def _sharded(self) -> bool:
-        return sharded.is_sharded(self._direction.parameters)
+        return sharded.is_sharded(self._aligned)
 
     def __call__(self) -> list[Tensor | None]:
         """d per aligned parameter; of shards, the part that is here."""
         gradient = self._handed_out()
         found = {id(x): g for x, g in zip(self._inputs, gradient, strict=True)}
-        aligned = [found.get(id(p)) for p in self._direction.parameters]
+        aligned = [found.get(id(p)) for p in self._aligned]
         if self._sharded:
             return [None if g is None else sharded.local(g) for g in aligned]
         if self._group.size == 1 or self._sums_itself:
             return aligned
-        return list(_mean(aligned, self._direction.parameters, self._group))
+        return list(_mean(aligned, self._aligned, self._group))
 
     def scaled(self, factor: Tensor) -> Tensor:
         """The loss, its value unchanged, its gradient times `factor`."""

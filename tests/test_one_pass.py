@@ -100,6 +100,22 @@ def test_every_model_is_weighed_by_the_definition(problem, monkeypatch):
         assert rows.seen == [len(step.losses) + M]
 
 
+def test_a_buffer_that_the_graph_has_saved_is_no_reason_for_two_passes():
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(20, 30), nn.Linear(30, CLASSES)
+            self.register_buffer("scale", torch.rand(30))
+
+        def forward(self, x):
+            return self.second(self.first(x) * self.scale)
+
+    rows, model = Rows(), Scaled().double()
+    reweighter = reweigh.Reweighter(model, rows, safeguard=None)
+    assert one_pass(reweighter, rows)
+    matches(reweighter, cross_entropy, batch(N), batch(M))
+
+
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("n", "m"), [(24, 5), (24, 1), (400, 7), (24, 12), (6, 6), (4, 9)])
 def test_scores_and_update_of_linear_layers(n, m, bias):

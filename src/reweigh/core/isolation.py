@@ -65,9 +65,10 @@ class Snapshot:
         """Put everything back, into the very same tensors."""
         for generator, state in self._states:
             generator.set_state(state)
-        with torch.no_grad():
-            for buffer, value in self._values:
-                buffer.copy_(value)
+        for buffer, value in self._values:
+            buffer.data.copy_(
+                value
+            )  # not marked as written: a graph that has saved it is still right
         for owner, buffers in self._owners:
             owner.clear()
             owner.update(buffers)

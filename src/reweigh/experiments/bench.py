@@ -1,9 +1,10 @@
 """What a reweighed step costs, as a ratio to a plain one: time, operations, memory.
 
 Plain and reweighed steps take turns in one process, so that whatever else the machine does falls on
-all alike; minima and medians are kept. Weights of everything exact are compared on the way. Operations
-(multiplications and additions of matrix products and convolutions) are counted by PyTorch's own
-counter. Memory is the peak of what the step's own tensors hold (bench_memory.py).
+all alike; a turn of short steps has several, because in training a step follows one of its kind and
+finds its code in the caches. Minima and medians are kept. Weights of everything exact are compared
+on the way. Operations (multiplications and additions of matrix products and convolutions) are counted
+by PyTorch's own counter. Memory is the peak of what the step's own tensors hold (bench_memory.py).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from .bench_peers import peers
 
 Step = Callable[[], Any]
 EXACT_TO = 2e-3  # of the largest weight, in float32
+TURN = 0.02  # seconds: as many steps as begin within it, one at least
 APPROXIMATE = ("finite_difference", "betty")  # by a difference quotient
 
 
@@ -105,9 +107,10 @@ def contest(name: str, n: int, m: int, *, with_peers: bool, seconds: float) -> l
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times["plain"]) < 2:
         for method, step in steps.items():
-            began = time.perf_counter()
-            step()
-            times[method].append(time.perf_counter() - began)
+            over = time.perf_counter() + TURN
+            while (began := time.perf_counter()) < over:
+                step()
+                times[method].append(time.perf_counter() - began)
     # One step in a few is a proof, which costs more: the least of three in a row is none.
     flops = {method: min(_operations(step) for _ in range(3)) for method, step in steps.items()}
     bytes_ = {method: peak_bytes(step) for method, step in steps.items()}

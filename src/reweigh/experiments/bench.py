@@ -199,7 +199,9 @@ def _read(out: Path | None) -> list[Row]:
 
 
 def _document(rows: Sequence[Row]) -> dict[str, Any]:
-    return {"machine": machine(), "rows": [asdict(row) for row in rows]}
+    places = {name: i for i, name in enumerate(CASES)}
+    ordered = sorted(rows, key=lambda row: (places[row.model], row.n, row.m, -row.threads))
+    return {"machine": machine(), "rows": [asdict(row) for row in ordered]}
 
 
 def machine() -> dict[str, str]:

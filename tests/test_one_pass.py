@@ -80,9 +80,7 @@ def matches(reweighter, loss, train, clean) -> None:
 def test_every_model_is_weighed_by_the_definition(problem, monkeypatch):
     monkeypatch.setattr(problems, "N", N)
     monkeypatch.setattr(problems, "M", M)
-    monkeypatch.setattr(
-        joint, "_require_light", lambda *_: None
-    )  # also where two passes are lighter
+    monkeypatch.setattr(joint, "_light", lambda *_: True)  # also where two passes are lighter
     model, loss, train, clean = problem.make(torch.float64)
     rows = Rows(loss)
     reweighter = reweigh.Reweighter(model, rows, safeguard=None)
@@ -134,6 +132,17 @@ def test_as_many_clean_rows_take_one_pass_while_that_holds_less():
     for n, less in ((6, True), (N, False)):
         rows = Rows()
         assert one_pass(reweigh.Reweighter(net(), rows), rows, n=n, m=n) == less
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_a_batch_that_takes_two_passes_decides_for_its_shapes_alone(before):
+    rows, model = Rows(), net()
+    reweighter = reweigh.Reweighter(model, rows, safeguard=None)
+    for _ in range(before):
+        reweighter(batch(N), batch(M))
+    matches(reweighter, cross_entropy, batch(2), batch(20))
+    assert one_pass(reweighter, rows)
+    assert not one_pass(reweighter, rows, n=2, m=20)
 
 
 def test_two_passes_where_they_hold_less():

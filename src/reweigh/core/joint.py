@@ -21,9 +21,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..errors import UnsupportedModelError
@@ -39,6 +42,7 @@ from .recorded import Reading, RecordedContact, read
 from .tolerance import due, tolerance
 
 APART = "apart"  # in memory: that this model needs two passes
+HEAVY = "heavy"  # in memory, by the shapes of the batches: that these do
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,8 @@ def in_one_pass(
 ) -> Together | None:
     """Weigh in one pass; None, and everything as it was, where it takes two."""
     if APART not in memory:  # once: what a proof depends on is part of whose memory this is
-        memory[APART] = any(map(hooked, modules_of(model)))
-    if memory[APART] or (batch := joined(train, clean)) is None:
+        memory[APART] = any(hooked(m) or _known_impure(m) for m in modules_of(model))
+    if memory[APART] or (batch := joined(train, clean, memory)) is None:
         return None
     before = Snapshot(model)
     try:
@@ -68,7 +72,13 @@ def in_one_pass(
         names, theta = tuple(parameters), tuple(parameters.values())
         reading = read(losses, theta)
         if reading is not None:
-            return _split(model, loss, batch, losses, reading, names, theta, before, memory)
+            if batch.kind not in memory:  # by shapes alone: a resumed run has the same bits
+                light = _light(reading.contacts, theta, batch.n, batch.m)
+                memory[batch.kind] = _factors(losses, batch.n, batch.m) if light else HEAVY
+            if memory[batch.kind] is not HEAVY:
+                return _split(model, loss, batch, losses, reading, names, theta, before, memory)
+            before.restore()
+            return None
     except Exception:  # if it is the user's error, two passes say it better
         pass
     memory[APART] = True
@@ -85,9 +95,17 @@ class Joined:
     clean: Batch
     n: int
     m: int
+    kind: tuple[Any, ...]  # all shapes
 
 
-def joined(train: Batch, clean: Batch) -> Joined | None:
+def _known_impure(module: nn.Module) -> bool:
+    """Whether a module is of the usual ones that mix examples or draw numbers: not worth a try."""
+    return module.training and (
+        isinstance(module, _BatchNorm) or (isinstance(module, _DropoutNd) and module.p > 0)
+    )
+
+
+def joined(train: Batch, clean: Batch, memory: Memory) -> Joined | None:
     """Two batches as one; None unless all is tensors, alike but for the number of their rows."""
     if flat(train) and flat(clean):
         left, right, same = train, clean, len(train) == len(clean)
@@ -99,9 +117,12 @@ def joined(train: Batch, clean: Batch) -> Joined | None:
     n, m = left[0].shape[0], right[0].shape[0]
     if not n or not m or not all(map(partial(_alike, n, m), left, right)):
         return None
+    kind = ("shapes", m, *[x.shape for x in left])
+    if memory.get(kind) is HEAVY:
+        return None
     both = tuple(torch.cat(pair) for pair in zip(left, right, strict=True))
     whole = both if left is train else tree_unflatten(both, shape)
-    return Joined(whole, train, clean, n, m)
+    return Joined(whole, train, clean, n, m, kind)
 
 
 def _alike(n: int, m: int, a: Tensor, b: Tensor) -> bool:
@@ -132,7 +153,6 @@ def _split(
     if layouts is None or fresh:
         if not before.holds():
             raise UnsupportedModelError("the forward draws random numbers or writes buffers")
-        _require_light(contacts, theta, n, m)
         nowhere = Direction(names, theta, ())
         if not ghost.assembles(model, nowhere, reading.leaves):
             raise UnsupportedModelError("more needs a gradient than the aligned parameters")
@@ -140,11 +160,7 @@ def _split(
         if not all(layout.dim == 0 and layout.major for layout in layouts):
             raise UnsupportedModelError("the rows of the two batches are not one behind the other")
         _require_same_losses(model, loss, batch, losses)
-    factors = memory.get(kind := (n, m, losses.dtype, losses.device))
-    if factors is None:  # for the sum of the train losses and the mean of the clean ones
-        one, part = losses.new_ones(n), losses.new_full((m,), 1 / m)
-        factors = memory[kind] = torch.cat([one, part])
-    outputs = ghost.backward(losses, contacts, factors, keep=fresh)
+    outputs = ghost.backward(losses, contacts, memory[batch.kind], keep=fresh)
     layers, ends = _clean_rows(contacts, outputs, n, m)
     # Factors cost n m (in + out) products, and V (n + m) in out.
     values = collected(layers, ends, theta, share=n / (n + m))
@@ -168,6 +184,11 @@ def _split(
     )
 
 
+def _factors(losses: Tensor, n: int, m: int) -> Tensor:
+    """For the sum of the train losses and the mean of the clean ones."""
+    return torch.cat([losses.new_ones(n), losses.new_full((m,), 1 / m)])
+
+
 def _clean_rows(
     contacts: Sequence[RecordedContact], outputs: Sequence[Tensor], n: int, m: int
 ) -> tuple[list[Layer], list[Tensor]]:
@@ -184,16 +205,15 @@ def _clean_rows(
     return layers, ends
 
 
-def _require_light(
+def _light(
     contacts: Sequence[RecordedContact], theta: Sequence[nn.Parameter], n: int, m: int
-) -> None:
-    """That one pass holds less than two: the clean rows, instead of the products left as factors."""
+) -> bool:
+    """Whether one pass holds less than two: the clean rows, instead of the products left as factors."""
     share = m / (n + m)
     more = sum(math.prod(c.shape) + sum(x.numel() for x in c.layer.inputs) for c in contacts)
     kept = paying([c.layer for c in contacts], theta, share * n / (n + m))
     less = sum(p.numel() for i in kept for p in contacts[i].sources)
-    if share * more > less:
-        raise UnsupportedModelError("two passes hold less")
+    return share * more <= less
 
 
 def _require_same_losses(model: nn.Module, loss: Loss, batch: Joined, losses: Tensor) -> None:

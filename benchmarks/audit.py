@@ -37,8 +37,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from reweigh import data, models
-from reweigh.own import auditing
-from reweigh.own.predicting import outputs
+from reweigh.app import auditing
+from reweigh.app.predict import outputs
 from reweigh.training import Config, Optimizer, fit
 
 RESULTS = Path(__file__).parents[1] / "results" / "audit"

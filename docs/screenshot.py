@@ -19,9 +19,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 def digits_run(folder: Path) -> Path:
     """60 digits, every one of them a suspect, and the true class as the suggestion."""
     from PIL import Image
-    from sklearn.datasets import load_digits
-
     from review_runs import suspect, write_run
+    from sklearn.datasets import load_digits
 
     digits, draw, suspects = load_digits(), random.Random(4), []
     for index in range(60):
@@ -54,7 +53,6 @@ def digits_run(folder: Path) -> Path:
 def main() -> None:
     """Decide about a few, then take the picture."""
     from PIL import Image
-
     from review_browser import chromium, served
 
     target = ROOT / "docs" / "review.png"

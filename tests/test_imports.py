@@ -10,28 +10,43 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "reweigh"
-# A package may import itself, `errors`, and what stands here.
-MAY_IMPORT = {
+# What each package or top-level module imports of ours, besides `errors`: no more and no less.
+# From the lowest to the highest; nobody imports what stands below it in this table.
+IMPORTS = {
     "errors": set(),
     "files": set(),
-    "spreadsheets": set(),
+    "rng": set(),
+    "optional": set(),
     "numerals": set(),
+    "spreadsheets": set(),
+    "tables": {"optional", "rng"},
     "core": set(),
-    "data": set(),
+    "methods": {"core"},
+    "clean_set": {"core"},
     "models": set(),
     "audit": set(),
-    "methods": {"core"},
-    # Beyond the methods and the data, a run keeps a ledger and writes files.
-    "training": {"methods", "core", "data", "audit", "files"},
-    "experiments": {"files", "training", "methods", "models", "data", "audit", "core"},
-    # A user's own data: from files to a trained, audited run.
-    "own": {"files", "numerals", "spreadsheets", "training", "methods", "models", "data", "audit"},
+    "encoders": {"optional", "tables"},
+    "data": {"optional", "rng", "tables"},
+    "training": {"audit", "core", "data", "files", "methods", "optional"},
+    "app": {
+        "audit",
+        "data",
+        "encoders",
+        "files",
+        "models",
+        "rng",
+        "spreadsheets",
+        "tables",
+        "training",
+    },
+    "experiments": {"core", "data", "files", "methods", "models", "optional", "rng", "training"},
     "report": {"files", "numerals"},
-    "review": {"files", "spreadsheets", "audit", "report"},
-    "clean_set": {"core"},
-    "integrations": {"core", "methods", "audit", "clean_set"},
+    "review": {"files", "spreadsheets"},
+    "integrations": {"audit", "clean_set", "core"},
+    "own": {"app"},
+    "cli": {"app", "data", "experiments", "files", "numerals", "report", "review"},
 }
-UNRESTRICTED = {"cli", "__init__", "__main__"}
+UNRESTRICTED = {"__init__", "__main__"}
 BASE = {"torch", "numpy", "reweigh"}  # what `pip install reweigh` brings
 FILES = sorted(SOURCE.rglob("*.py"))
 
@@ -57,15 +72,23 @@ def imports(path: Path) -> set[tuple[str, bool]]:
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
-def test_layers(path):
-    own = package(path)
-    if own in UNRESTRICTED:
-        return
-    allowed = MAY_IMPORT[own] | {own, "errors"}
-    for name, _ in imports(path):
-        if name.startswith("reweigh.") and name != "reweigh.__version__":
-            assert name.split(".")[1] in allowed, f"{own} imports {name}"
+@pytest.mark.parametrize("name", IMPORTS)
+def test_each_package_imports_what_the_table_says(name):
+    found = {
+        target.split(".")[1]
+        for path in FILES
+        if package(path) == name
+        for target, _ in imports(path)
+        if target.startswith("reweigh.") and target != "reweigh.__version__"
+    }
+    assert found - {name, "errors"} == IMPORTS[name]
+
+
+def test_the_table_has_every_package_and_goes_upwards():
+    assert {package(path) for path in FILES} - UNRESTRICTED == set(IMPORTS)
+    order = list(IMPORTS)
+    for name, below in IMPORTS.items():
+        assert all(order.index(other) < order.index(name) for other in below), name
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors as errors
+    from .app import load
     from .clean_set import pseudo_clean, suggest_clean
     from .core import (
         Choice,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
         validate,
         weights_from_scores,
     )
-    from .own import load
 
 __version__ = "0.1.0"
 
@@ -52,10 +52,11 @@ _MODULES = {
     "integrations",
     "methods",
     "models",
+    "app",
     "own",
     "training",
 }
-_OUTSIDE_CORE = {"load": "own", "pseudo_clean": "clean_set", "suggest_clean": "clean_set"}
+_OUTSIDE_CORE = {"load": "app", "pseudo_clean": "clean_set", "suggest_clean": "clean_set"}
 
 
 # The names above live in modules that import torch: seconds. They are loaded when first asked

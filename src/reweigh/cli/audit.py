@@ -36,7 +36,7 @@ def audit(
     from rich.console import Console
     from rich.table import Table
 
-    from ..own.listing import write_listing
+    from ..app.listing import write_listing
 
     path, rows, head = write_listing(run, out, head=show)
     if head:

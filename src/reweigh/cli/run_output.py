@@ -13,7 +13,7 @@ from ..numerals import numeral
 from .bar import shown_bar
 
 if TYPE_CHECKING:
-    from ..own import Signs
+    from ..app import Signs
 
 
 def tell(summary: dict[str, Any], out: Path, page: Path) -> None:
@@ -40,7 +40,7 @@ def signs() -> Iterator[Signs]:
     """Notices and a bar on standard error."""
     from rich.console import Console
 
-    from ..own import Signs
+    from ..app import Signs
 
     console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
     with shown_bar(console, "reading") as (bar, task):

@@ -11,7 +11,7 @@ import typer
 from .run_output import signs, tell
 
 if TYPE_CHECKING:
-    from ..own import Options
+    from ..app import Options
 
 app = typer.Typer(add_completion=False)
 
@@ -181,7 +181,7 @@ def train(
         options, out = _options(data=data, **given), out or Path("reweigh-run")
     writable_folder(out)
     with signs() as watched:
-        from ..own import train as run
+        from ..app import train as run
         from ..report.run import write_report
 
         summary = run(options, out, watched)
@@ -190,7 +190,7 @@ def train(
 
 
 def _options(**values: Any) -> Options:
-    from ..own.options import Options
+    from ..app.options import Options
 
     return Options(**values)
 
@@ -199,9 +199,9 @@ def _again(confirmed: Path, out: Path | None) -> tuple[Options, Path]:
     """The options of the run a file of confirmed rows lies in, and a folder beside that run."""
     import json
 
+    from ..app.folder import OPTIONS, read_json
+    from ..app.options import Options
     from ..errors import DataError
-    from ..own.folder import OPTIONS, read_json
-    from ..own.options import Options
     from ..review.exports import DROPPED
 
     if not confirmed.is_file():
@@ -229,8 +229,8 @@ def _again(confirmed: Path, out: Path | None) -> tuple[Options, Path]:
 def _same(folder: Path, options: Options) -> bool:
     import json
 
+    from ..app.folder import OPTIONS, read_json
     from ..errors import ReweighError
-    from ..own.folder import OPTIONS, read_json
 
     try:
         theirs = read_json(folder / OPTIONS)

@@ -5,19 +5,19 @@ rule), `reweighter` (the step). `ghost` and `forward_mode` are the fast ways to 
 `distributed` is what processes that share a batch tell each other.
 """
 
-from . import tangent_rules as tangent_rules  # importing it registers the rules
-from .backends import BACKENDS
-from .choice import Choice
-from .distributed import Group, group_of
-from .gradient_rules import gradient_rule
-from .loss import per_example
+from .backends.selection import Choice
+from .backends.table import BACKENDS
+from .model.loss import per_example
+from .ops import tangent_rules as tangent_rules
+from .ops.gradient_rules import gradient_rule
+from .ops.tangents import tangent_rule
+from .processes.group import Group, group_of
 from .reweighter import Reweighter
+from .rule import effective_sample_size, weights_from_scores
 from .safeguard import Safeguard
 from .scores import example_scores
 from .step import Step
-from .tangents import tangent_rule
 from .validate import Finding, validate
-from .weights import effective_sample_size, weights_from_scores
 
 __all__ = [
     "BACKENDS",

@@ -15,27 +15,27 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ReweighWarning, SettingError
-from .aligning import align, clean_side
-from .alignment import Memory
-from .backends import require_known
-from .choice import Choice, Settled
-from .chunks import require_chunk
-from .clean import CleanSide
-from .data_parallel import inside, through
-from .distributed import ALONE, Group, group_of, require_group
-from .finite_difference import EPSILON
-from .geometry import Diagonal, Geometry, diagonal, require_geometry
-from .isolation import eager, hooked
-from .joint import in_one_pass
-from .loss import Batch, Loss, require_same_device
-from .parameters import Params, modules_of, parameters_of, select
+from .backends.aligning import align, clean_side
+from .backends.base import Memory
+from .backends.chunked import require_chunk
+from .backends.finite_difference import EPSILON
+from .backends.ghost.one_pass import in_one_pass
+from .backends.selection import Choice, Settled
+from .backends.table import require_known
+from .clean.gradient import CleanSide
+from .health import Watch
+from .model.loss import Batch, Loss, require_same_device
+from .model.parameters import Params, modules_of, parameters_of, select
+from .model.snapshot import eager, hooked
+from .processes.ddp import inside, through
+from .processes.fsdp import gather_anew
+from .processes.group import ALONE, Group, group_of, require_group
+from .rule import weights_from_scores
 from .safeguard import Safeguard, make_safeguard
-from .sharded import gather_anew
 from .step import Step
-from .update import ONE, Update
+from .update.gradient import ONE, Update
+from .update.preconditioner import Diagonal, Geometry, diagonal, require_geometry
 from .validate import EVAL_MODE, likely_left_in_eval
-from .watch import Watch
-from .weights import weights_from_scores
 
 
 class Reweighter:

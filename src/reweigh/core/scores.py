@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from .aligning import align, clean_side
-from .alignment import Memory
-from .backends import require_known
-from .chunks import require_chunk
-from .data_parallel import inside
-from .distributed import ALONE, Group, group_of, require_group
-from .finite_difference import EPSILON
-from .isolation import eager
-from .loss import Batch, Loss, require_finite, require_same_device
-from .parameters import Params, select
-from .sharded import gather_anew
+from .backends.aligning import align, clean_side
+from .backends.base import Memory
+from .backends.chunked import require_chunk
+from .backends.finite_difference import EPSILON
+from .backends.table import require_known
+from .model.loss import Batch, Loss, require_finite, require_same_device
+from .model.parameters import Params, select
+from .model.snapshot import eager
+from .processes.ddp import inside
+from .processes.fsdp import gather_anew
+from .processes.group import ALONE, Group, group_of, require_group
 
 
 def example_scores(

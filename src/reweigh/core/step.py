@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from .rule import effective_sample_size
 from .sums import Sums
-from .weights import effective_sample_size
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,11 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from ..errors import ReweighError, UnsupportedModelError
-from .aligning import align
-from .alignment import Memory
-from .backends import require_known
-from .clean import clean_gradient
-from .data_parallel import inside
-from .distributed import ALONE
-from .isolation import eager, isolated
-from .loss import (
+from .backends.aligning import align
+from .backends.base import Memory
+from .backends.table import require_known
+from .clean.gradient import clean_gradient
+from .model.loss import (
     Batch,
     Loss,
     evaluate,
@@ -32,8 +29,11 @@ from .loss import (
     require_gradient,
     require_same_device,
 )
-from .parameters import Direction, Params, select
-from .weights import weights_from_scores
+from .model.parameters import Direction, Params, select
+from .model.snapshot import eager, isolated
+from .processes.ddp import inside
+from .processes.group import ALONE
+from .rule import weights_from_scores
 
 T = TypeVar("T")
 

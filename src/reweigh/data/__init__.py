@@ -16,9 +16,18 @@
 torch.Size([100, 1, 8, 8])
 """
 
-from reweigh.data.augmentation import AUGMENTATIONS, SCALINGS, Augmentation, Scaling
-from reweigh.data.batches import Batch, BatchOptions, Pair, PairedBatches, in_order
-from reweigh.data.corruptions import (
+from ..tables.images import ImageEncoder
+from .batches.augmentation import AUGMENTATIONS, SCALINGS, Augmentation, Scaling
+from .batches.pairs import Batch, BatchOptions, Pair, PairedBatches, in_order
+from .sets.catalog import SOURCES, Source
+from .sets.fetch import adopt, fetch, verify
+from .sets.load import load
+from .sets.store import data_root
+from .streams.batches import Drawn, Stream
+from .streams.fields import Fields
+from .streams.shards import Shards, open_shards
+from .streams.training_set import AnyPart, AnyTask, StreamedPart, StreamedTask, stream_part
+from .tasks.corruptions import (
     CORRUPTIONS,
     Corruption,
     background_flip,
@@ -27,20 +36,11 @@ from reweigh.data.corruptions import (
     transition,
     uniform_flip,
 )
-from reweigh.data.dataset import Dataset, Examples
-from reweigh.data.fetching import adopt, fetch, verify
-from reweigh.data.fields import Fields
-from reweigh.data.image_folders import ImageEncoder
-from reweigh.data.imbalance import NoisySubset, imbalance, noisy_imbalance, shares
-from reweigh.data.loading import load
-from reweigh.data.presets import BACKGROUNDS, MAJORITY_SHARES, PRESETS, preset, scaled
-from reweigh.data.shards import Shards, open_shards
-from reweigh.data.sources import SOURCES, Source
-from reweigh.data.splits import Split, split
-from reweigh.data.store import data_root
-from reweigh.data.streamed import AnyPart, AnyTask, StreamedPart, StreamedTask, stream_part
-from reweigh.data.streams import Drawn, Stream
-from reweigh.data.tasks import Part, Recipe, Task, prepare, whole
+from .tasks.dataset import Dataset, Examples
+from .tasks.imbalance import NoisySubset, imbalance, noisy_imbalance, shares
+from .tasks.presets import BACKGROUNDS, MAJORITY_SHARES, PRESETS, preset, scaled
+from .tasks.splits import Split, split
+from .tasks.task import Part, Recipe, Task, prepare, whole
 
 __all__ = [
     "AUGMENTATIONS",

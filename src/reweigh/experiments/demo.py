@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ..data.extras import optional
 from ..errors import SettingError
 from ..files import writable_folder, write_whole
+from ..optional import optional
 from .contest import METHODS, Outcome, Settings, train
 from .demo_summary import Json, assemble, clean_only_summary, versions
 from .digits import NOISES, Digits, load_digits

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ..data.extras import held_interrupts, optional
 from ..errors import SettingError
+from ..optional import held_interrupts, optional
 from .workers import Tick
 
 Task = TypeVar("Task")

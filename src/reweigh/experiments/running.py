@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from ..data import SCALINGS, Scaling, Task, load, prepare
-from ..data.turns import turn
+from ..data.sets.locks import turn
 from ..models import build
 from ..training import Config, Now, Outcome, fit, read_model
 from .experiment import Cell

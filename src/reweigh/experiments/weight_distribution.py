@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from ..core import example_scores, per_example, weights_from_scores
 from ..data import BatchOptions, Part, Task, background_flip, in_order
-from ..data.draws import Draws, derive
+from ..rng import Draws, derive
 
 Json = dict[str, Any]
 

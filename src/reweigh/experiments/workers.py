@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from ..data.extras import held_interrupts
 from ..errors import ReweighError
+from ..optional import held_interrupts
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

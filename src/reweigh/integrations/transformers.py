@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from ..audit import Ledger
 from ..core import Reweighter, Step
-from ..core.data_parallel import inside
-from ..core.loss import Loss
+from ..core.model.loss import Loss
+from ..core.processes.ddp import inside
 from ..errors import SettingError
 from .clean_draws import CleanDraws
 from .extras import missing

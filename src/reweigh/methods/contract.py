@@ -22,8 +22,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..core.distributed import group_of
-from ..core.loss import Batch, Loss
+from ..core.model.loss import Batch, Loss
+from ..core.processes.group import group_of
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 """`criterion(outputs, targets) -> Tensor[n]`, one value per example."""

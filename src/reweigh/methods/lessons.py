@@ -7,8 +7,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from ..core.isolation import isolated
-from ..core.loss import batch_size, rows
+from ..core.model.loss import batch_size, rows
+from ..core.model.snapshot import isolated
 from .contract import Problem
 
 

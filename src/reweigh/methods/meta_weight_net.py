@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..core.isolation import differentiable_kernels, eager
-from ..core.loss import Batch, Loss, evaluate
-from ..core.parameters import trainable
+from ..core.model.loss import Batch, Loss, evaluate
+from ..core.model.parameters import trainable
+from ..core.model.snapshot import differentiable_kernels, eager
 from ..errors import SettingError
 from .contract import Method, Problem, Stateful, View, Weighed, plain_losses
 from .seeded import seeded

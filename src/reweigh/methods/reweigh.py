@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..core import Reweighter, Safeguard
-from ..core.loss import Loss
-from ..core.parameters import Params
+from ..core.model.loss import Loss
+from ..core.model.parameters import Params
 from .contract import Method, Problem, View, Weighed, plain_losses
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from ..core.distributed import processes
+from ..core.processes.group import processes
 from ..errors import SettingError, unknown
 from .clean_only import clean_only
 from .co_teaching import co_teaching

@@ -13,15 +13,15 @@ from types import MappingProxyType
 
 from torch import nn
 
-from reweigh.errors import SettingError, unknown
-from reweigh.models import resnet as _resnet
-from reweigh.models import wide_resnet as _wide
-from reweigh.models.image_cnn import ImageCNN, ImageCNNOptions
-from reweigh.models.lenet import LeNet, LeNetOptions
-from reweigh.models.norm import Norm
-from reweigh.models.resnet import ResNet, ResNetOptions
-from reweigh.models.small import MLP, DigitsCNN, MLPOptions
-from reweigh.models.wide_resnet import WideResNet, WideResNetOptions
+from ..errors import SettingError, unknown
+from . import resnet as _resnet
+from . import wide_resnet as _wide
+from .image_cnn import ImageCNN, ImageCNNOptions
+from .lenet import LeNet, LeNetOptions
+from .norm import Norm
+from .resnet import ResNet, ResNetOptions
+from .small import MLP, DigitsCNN, MLPOptions
+from .wide_resnet import WideResNet, WideResNetOptions
 
 __all__ = [
     "MLP",

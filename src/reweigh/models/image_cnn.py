@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from reweigh.errors import SettingError
-from reweigh.models.initialisation import he
+from ..errors import SettingError
+from .initialisation import he
 
 
 @dataclass(frozen=True)

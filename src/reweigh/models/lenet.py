@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from reweigh.errors import SettingError
-from reweigh.models.initialisation import truncated
+from ..errors import SettingError
+from .initialisation import truncated
 
 
 @dataclass(frozen=True)

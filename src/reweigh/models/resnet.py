@@ -16,10 +16,10 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from reweigh.errors import SettingError
-from reweigh.models.initialisation import he
-from reweigh.models.norm import PAPER, PUBLISHED_CODE, Norm
-from reweigh.models.shortcut import shortcut
+from ..errors import SettingError
+from .initialisation import he
+from .norm import PAPER, PUBLISHED_CODE, Norm
+from .shortcut import shortcut
 
 
 @dataclass(frozen=True)

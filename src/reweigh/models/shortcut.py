@@ -13,7 +13,7 @@ from types import MappingProxyType
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from reweigh.errors import unknown
+from ..errors import unknown
 
 
 class PadShortcut(nn.Module):

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from reweigh.errors import SettingError, unknown
-from reweigh.models.initialisation import he
-from reweigh.models.norm import PAPER, PUBLISHED_CODE, Norm
-from reweigh.models.shortcut import shortcut
+from ..errors import SettingError, unknown
+from .initialisation import he
+from .norm import PAPER, PUBLISHED_CODE, Norm
+from .shortcut import shortcut
 
 DROPOUT_PLACES = ("between", "input")
 

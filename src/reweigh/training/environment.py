@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from ..core.distributed import says_lost, unanswered
-from ..data.extras import optional
+from ..core.processes.group import says_lost, unanswered
 from ..errors import LostProcessError, SettingError
+from ..optional import optional
 from .config import Config
 
 

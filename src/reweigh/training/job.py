@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from ..audit import Ledger
 from ..data import AnyPart, AnyTask, BatchOptions, PairedBatches, Part
-from ..data.extras import optional
 from ..errors import SettingError
 from ..methods import Criterion, Sampling
+from ..optional import optional
 from .config import Config
 from .evaluation import Judged, judge
 from .problem import ModelFactory, classes_of, make_seeded

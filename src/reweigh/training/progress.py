@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from ..core import effective_sample_size
-from ..data.extras import optional
 from ..methods import Weighed
+from ..optional import optional
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,164 @@
+"""Every training row ranked by suspicion, written so that a page of it can be read alone.
+
+audit.parquet      index, given_label, suggested_label, suspicion, mean_weight, zero_share, seen
+suspects.parquet   the first 100,000 of them, with the row itself and a sentence that says why
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..audit import Ranking, rank_classes, rank_numbers
+from ..data import AnyPart, BatchOptions
+from ..files import whole
+from ..tables.cells import arrow, words
+from ..tables.images import ImageFolder
+from ..training import Outcome
+from .folder import AUDIT, SUSPECTS
+from .predict import outputs
+from .preparation import Prepared
+
+MOST, GROUP, PAGE, CHUNK = 100_000, 1_000, 32, 100_000
+COLUMNS = (
+    "index", "given_label", "suggested_label", "suspicion", "mean_weight", "zero_share", "seen",
+)  # fmt: skip
+
+Column = npt.NDArray[Any]
+
+
+def rank(
+    train: AnyPart, outcome: Outcome, options: BatchOptions, *, plain: Outcome | None = None
+) -> Ranking:
+    """The ranking of a train part, from the run's ledger and its final model.
+
+    plain: a run on the same data with equal weights; with it, the ranking is better on hard tasks.
+    """
+    batches = outputs(outcome.model, train, options)
+    if train.targets.is_floating_point():
+        predicted = np.concatenate([found.double().numpy() for found in batches])
+        return rank_numbers(train.targets.double().numpy(), predicted=predicted)
+    given, n = train.targets.numpy(), len(train)
+    p_given, rival, p_rival = np.empty(n), np.empty(n, np.int64), np.empty(n)
+    start = 0
+    for found in batches:
+        p = found.double().softmax(1).numpy()
+        rows, mine = np.arange(len(p)), slice(start, start + len(p))
+        p_given[mine] = p[rows, given[mine]]
+        p[rows, given[mine]] = -1
+        rival[mine] = p.argmax(1)
+        p_rival[mine] = p[rows, rival[mine]]
+        start += len(p)
+    ledger = outcome.ledger.table()
+    return rank_classes(
+        given,
+        mean_loss=ledger["mean_loss"],
+        zero_share=ledger["zero_share"],
+        p_given=p_given,
+        rival=rival,
+        p_rival=p_rival,
+        plain_loss=None if plain is None else plain.ledger.table()["mean_loss"],
+    )
+
+
+def write(folder: Path, prepared: Prepared, outcome: Outcome, ranking: Ranking) -> None:
+    """audit.parquet and suspects.parquet."""
+    pa, parquet = arrow(), arrow("parquet")
+    ledger = outcome.ledger.table()
+    with whole(folder / AUDIT) as stream:
+        writer = None
+        for start in range(0, len(ranking), CHUNK):
+            table = pa.table(_rows(prepared, ledger, ranking, start, start + CHUNK))
+            writer = writer or parquet.ParquetWriter(stream, table.schema)
+            writer.write_table(table)
+        assert writer is not None, "there is a training row"
+        writer.close()
+    top = min(MOST, len(ranking))
+    columns = _rows(prepared, ledger, ranking, 0, top)
+    index = prepared.train_rows[ranking.order[:top]]
+    columns["why"] = pa.array(list(_reasons(columns, ranking, bool(prepared.classes))))
+    columns["example"] = pa.array(_examples(prepared, index))
+    columns["probability"] = pa.array(ranking.probability[:top], from_pandas=True)
+    with whole(folder / SUSPECTS) as stream:
+        # Pages of few rows: one long cell must not make a reader take in thousands of others.
+        parquet.write_table(pa.table(columns), stream, row_group_size=GROUP, write_batch_size=PAGE)
+
+
+def _rows(
+    prepared: Prepared, ledger: Mapping[str, Column], ranking: Ranking, start: int, stop: int
+) -> dict[str, Any]:
+    pa = arrow()
+    rows = slice(start, stop)
+    order = ranking.order[rows]
+    if prepared.classes:
+        given = _names(prepared, prepared.task.train.targets.numpy()[order])
+    else:  # those trained on are scaled, and cut off if far away
+        given = [f"{value:.15g}" for value in prepared.numbers[order]]
+    return {
+        "index": pa.array(prepared.train_rows[order]),
+        "given_label": pa.array(given, pa.string()),
+        "suggested_label": pa.array(_names(prepared, ranking.suggested[rows]), pa.string()),
+        "suspicion": pa.array(ranking.suspicion[rows]),
+        "mean_weight": pa.array(ledger["mean_weight"][order], from_pandas=True),
+        "zero_share": pa.array(ledger["zero_share"][order], from_pandas=True),
+        "seen": pa.array(ledger["seen"][order]),
+    }
+
+
+def _names(prepared: Prepared, labels: Column) -> list[str | None]:
+    if prepared.classes:
+        return [prepared.classes[int(c)] if c >= 0 else None for c in labels]
+    values = labels.astype(np.float64) * prepared.scale + prepared.centre
+    return [None if np.isnan(v) else f"{float(f'{v:.6g}'):.15g}" for v in values]
+
+
+def _reasons(columns: Mapping[str, Any], ranking: Ranking, classes: bool) -> Iterator[str]:
+    """One plain sentence a row."""
+    seen, zero = columns["seen"].to_pylist(), columns["zero_share"].to_pylist()
+    given, suggested = columns["given_label"].to_pylist(), columns["suggested_label"].to_pylist()
+    for k, looks in enumerate(seen):
+        used = (
+            f"It helped the checked rows in {1 - zero[k]:.0%} of the {looks} steps it was in"
+            if looks
+            else "It was in no step of the training"
+        )
+        if not classes:
+            tail = f"; the model expects {suggested[k]}." if suggested[k] is not None else "."
+        elif suggested[k] is not None:
+            tail = f"; the model is {_percent(ranking.probability[k])} sure of {suggested[k]!r}."
+        else:
+            tail = f"; the model gives {given[k]!r} {_percent(ranking.probability[k])}."
+        yield used + tail
+
+
+def _percent(share: float) -> str:
+    """Never 100%: a model is not that sure."""
+    return "over 99%" if share > 0.995 else "under 1%" if share < 0.005 else f"{share:.0%}"
+
+
+def _examples(prepared: Prepared, index: npt.NDArray[np.int64]) -> list[str]:
+    """The rows at `index`, in that order: cells as JSON, the text, or the image's path."""
+    files = prepared.found.sources["data"].files
+    if isinstance(files, ImageFolder):
+        return [files.files[i] for i in index.tolist()]
+    text = getattr(prepared.found.encoder, "column", None)
+    place = {row: k for k, row in enumerate(index.tolist())}
+    found, wanted, first = [""] * len(index), np.sort(index), 0
+    for piece in files.pieces(None if text is None else [text]):
+        low, high = np.searchsorted(wanted, [first, first + piece.num_rows])
+        rows = wanted[low:high]
+        if len(rows):
+            few = piece.take(arrow().array(rows - first))
+            cells = {name: words(few.column(name)).to_pylist() for name in few.schema.names}
+            for k, row in enumerate(rows.tolist()):
+                entry = {name: column[k] for name, column in cells.items()}
+                found[place[row]] = (
+                    entry[text] or "" if text is not None else json.dumps(entry, ensure_ascii=False)
+                )
+        first += piece.num_rows
+    return found

@@ -1,0 +1,86 @@
+"""Rows and their labels; and the lists of rows that `reweigh review` writes: confirmed, dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError, unknown
+from ..tables.cells import labels, numbers
+from ..tables.reader import open_table
+
+Rows = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Rows of one source and their labels: codes (classes) or numbers (regression)."""
+
+    rows: Rows
+    labels: Values
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> Labelled:
+        """Those for which `keep` is true."""
+        return Labelled(self.rows[keep], self.labels[keep])
+
+
+def read_confirmed(paths: Iterable[Path], classes: tuple[str, ...], size: int) -> Labelled:
+    """`index,label`: rows of the data that somebody looked at; of one met twice, the last counts."""
+    order: dict[int, float] = {}
+    for path in paths:
+        found = _confirmed(path, classes, size)
+        order.update(zip(found.rows.tolist(), found.labels.tolist(), strict=True))
+    return Labelled(np.array(list(order), dtype=np.int64), np.array(list(order.values())))
+
+
+def read_dropped(paths: Iterable[Path], size: int) -> Rows:
+    """`index`: rows of the data that somebody threw out."""
+    rows: list[Rows] = [np.empty(0, np.int64)]
+    for path in paths:
+        table = open_table(path)
+        table.require("index")
+        mine = [numbers(piece.column("index")) for piece in table.pieces(["index"])]
+        rows += [_indices(place, size, path) for place in mine]
+    return np.unique(np.concatenate(rows))
+
+
+def _confirmed(path: Path, classes: tuple[str, ...], size: int) -> Labelled:
+    table = open_table(path)
+    table.require("index", "label")
+    places: list[npt.NDArray[np.float64]] = [np.empty(0)]
+    given: list[npt.NDArray[np.float64]] = [np.empty(0)]
+    code = {name: float(k) for k, name in enumerate(classes)}
+    for piece in table.pieces(["index", "label"]):
+        places.append(numbers(piece.column("index")))
+        if not classes:
+            given.append(numbers(piece.column("label")))
+            continue
+        # An apostrophe that only kept a spreadsheet from running the label is no part of it.
+        names = [
+            name[1:] if name is not None and name not in code and name.startswith("'") else name
+            for name in labels(piece.column("label")).to_pylist()
+        ]
+        for name in names:
+            if name not in code:
+                raise DataError(f"{path}: {unknown('class', name, classes)}")
+        given.append(np.array([code[name] for name in names]))
+    rows, values = np.concatenate(places), np.concatenate(given)
+    if np.isnan(values).any():
+        raise DataError(f"{path}: a row has no label; expected index,label of training rows")
+    return Labelled(_indices(rows, size, path), values)
+
+
+def _indices(rows: Values, size: int, path: Path) -> Rows:
+    if not ((rows >= 0) & (rows < size) & (rows % 1 == 0)).all():
+        raise DataError(
+            f"{path}: an index is outside 0 ... {size - 1}; expected rows of the training data"
+        )
+    return rows.astype(np.int64)

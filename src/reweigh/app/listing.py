@@ -1,0 +1,51 @@
+"""The ranking of a run as a file of the user's choice."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError
+from ..files import whole
+from ..spreadsheets import harmless
+from ..tables.cells import arrow
+from .audit import COLUMNS
+from .folder import AUDIT, Run
+
+
+def write_listing(
+    run: Path, out: Path | None, *, head: int = 0
+) -> tuple[Path, int, list[dict[str, Any]]]:
+    """Copy a run's ranking to `out` (RUN/audit.csv); the path, the rows, and the first of them."""
+    folder = Run.open(run)
+    out = out or run / "audit.csv"
+    if out.suffix.lower() not in (".csv", ".parquet"):
+        raise DataError(f"{out} has an unknown ending; expected .csv or .parquet")
+    source = folder.path / AUDIT
+    file = arrow("parquet").ParquetFile(source)
+    with file:
+        first = next(file.iter_batches(max(1, head)), None)
+        shown = [] if first is None or not head else first.to_pylist()
+        with whole(out) as stream:
+            if out.suffix.lower() == ".parquet":
+                with source.open("rb") as copied:
+                    shutil.copyfileobj(copied, stream)
+            else:
+                text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+                writer = csv.writer(text)
+                writer.writerow(COLUMNS)
+                for piece in file.iter_batches():
+                    for row in piece.to_pylist():
+                        writer.writerow([_cell(row[name]) for name in COLUMNS])
+                text.flush()
+                text.detach()
+        return out, file.metadata.num_rows, shown
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return harmless(value) if isinstance(value, str) else value

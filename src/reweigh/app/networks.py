@@ -1,0 +1,103 @@
+"""Which network, how large, how long: defaults by the size of the data, all of them printed.
+
+tables, texts   a multi-layer perceptron, two hidden layers
+images          a plain convolutional network, see models/image_cnn.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..data import BatchOptions, Examples, Part, Scaling
+from ..errors import DataError
+from ..models import MLP, ImageCNN, ImageCNNOptions, MLPOptions
+from ..training import Config, Optimizer
+from .options import Options
+from .preparation import Prepared
+
+EPOCHS = 40
+FEWEST, MOST = 600, 6000
+"""Steps, unless two passes over the data take more."""
+EVALUATIONS = 20
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model as JSON: `outputs` classes, or 1 for a regression, whose output is then [n]."""
+
+    kind: str
+    shape: tuple[int, ...]
+    outputs: int
+    hidden: tuple[int, ...] = ()
+    regression: bool = False
+
+    def make(self) -> nn.Module:
+        """A new one."""
+        if self.kind == "image-cnn":
+            return ImageCNN(ImageCNNOptions(channels=self.shape[0], classes=self.outputs))
+        size = int(torch.tensor(self.shape).prod())
+        mlp = MLP(MLPOptions(inputs=size, hidden=self.hidden, classes=self.outputs))
+        return nn.Sequential(mlp, nn.Flatten(0)) if self.regression else mlp
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Network:
+        """From JSON."""
+        try:
+            values: dict[str, Any] = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()
+            }
+            return cls(**values)
+        except (TypeError, AttributeError) as error:
+            raise DataError(f"the description of the model is damaged ({error})") from error
+
+
+def network(prepared: Prepared, options: Options) -> Network:
+    """The default network for the data."""
+    rows = len(prepared.task.train)
+    shape = tuple(prepared.found.encoder.shape)
+    outputs = len(prepared.classes) or 1
+    if prepared.found.kind == "images":
+        return Network("image-cnn", shape, outputs)
+    width = options.hidden or (64 if rows < 2_000 else 128 if rows < 20_000 else 256)
+    return Network("mlp", shape, outputs, (width, width), regression=not prepared.classes)
+
+
+def config(prepared: Prepared, options: Options) -> Config:
+    """How to train it: `reweigh`, safeguarded, with the learning rate cut at four fifths."""
+    rows, clean = len(prepared.task.train), len(prepared.task.clean)
+    batch = options.batch or (min(100, max(10, rows // 4)) if rows < 200_000 else 1000)
+    batch = min(batch, rows)
+    once = -(-rows // batch)
+    steps = options.steps or max(FEWEST, min(EPOCHS * once, MOST), 2 * once)
+    return Config(
+        method="reweigh",
+        steps=steps,
+        seed=options.seed,
+        batch=BatchOptions(
+            size=batch,
+            clean_size=min(clean, max(100, batch // 5)),
+            scaling=_scaling(prepared.task.train, prepared.task.peak),
+            peak=prepared.task.peak,
+        ),
+        optimizer=Optimizer(learning_rate=options.learning_rate or 0.02, momentum=0.9),
+        drops=((steps * 4 // 5, 0.1),),
+        clip=10.0,
+        evaluate_every=max(1, steps // EVALUATIONS),
+        checkpoint_every=max(1, min(1000, steps // 5)),
+        threads=options.threads,
+    )
+
+
+def _scaling(train: Part, peak: int) -> Scaling:
+    """Of up to 2,000 images spread over the train part; tables are scaled already."""
+    if train.inputs.dtype != torch.uint8:
+        return Scaling()
+    ids = train.ids[:: max(1, len(train) // 2000)]
+    found = Scaling.of(Examples(train.inputs[ids], ids), peak)
+    # A channel that never varies must not be divided by nothing.
+    return Scaling(found.mean, tuple(max(s, 1e-3) for s in found.std))

@@ -1,0 +1,153 @@
+"""A trained run as a function: rows in, labels and probabilities out.
+
+predictor = reweigh.load("run")
+predictor.predict("new.csv")                 # a path, a DataFrame, a list of texts or of images
+predictor.predict_proba(frame)               # [n, classes]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from ..data import AnyPart, BatchOptions, Part, Scaling, in_order
+from ..encoders.hashed_text import HashedTexts
+from ..encoders.language_model import LanguageModel
+from ..errors import DataError
+from ..tables.cells import arrow, pandas
+from ..tables.images import ImageEncoder, list_images, pieces_of
+from ..tables.reader import ROWS, Piece, Table, open_table
+from ..training import evaluating, read_model
+from . import preprocessing
+from .folder import Run
+from .inspection import Encoder
+from .networks import Network
+
+Outputs = npt.NDArray[np.float64]
+SIZE = 2000
+
+
+class Predictor:
+    """`classes` in the order of the columns of `predict_proba`; empty in a regression."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.classes: tuple[str, ...] = tuple(run.source["classes"])
+        self.encoder: Encoder = preprocessing.load(run.path)
+        self._options = batch_options(run.network)
+        self._centre, self._scale = run.network["centre"], run.network["scale"]
+        self._model = Network.of(run.network["network"]).make()
+        try:
+            self._model.load_state_dict(read_model(run.path))
+        except RuntimeError as error:
+            raise DataError(f"{run.path}: the model does not fit its description") from error
+        self._model.eval()
+
+    def predict(self, data: Any) -> npt.NDArray[Any]:
+        """[n] class names, or numbers in a regression."""
+        found = self._all(data)
+        if not self.classes:
+            return found
+        names: npt.NDArray[Any] = np.array(self.classes, dtype=object)[found.argmax(1)]
+        return names
+
+    def predict_proba(self, data: Any) -> Outputs:
+        """[n, classes]."""
+        if not self.classes:
+            raise DataError("this run is a regression and has no probabilities; use predict")
+        return self._all(data)
+
+    def pieces(self, data: Any) -> Iterator[Outputs]:
+        """Probabilities [k, classes] (numbers [k] in a regression), a piece of the rows at a time."""
+        if isinstance(self.encoder, ImageEncoder):
+            for paths in pieces_of(image_paths(data)):
+                images, sound = self.encoder.encode(paths)
+                if not all(sound):
+                    bad = paths[sound.index(False)]
+                    raise DataError(f"{bad} cannot be read as an image; remove it and run again")
+                yield self._outputs(images)
+            return
+        for piece in _tables(data, self.encoder):
+            yield self._outputs(self.encoder.encode(piece))
+
+    def _all(self, data: Any) -> Outputs:
+        found = list(self.pieces(data))
+        return np.concatenate(found) if found else np.empty((0, len(self.classes) or 1))
+
+    def _outputs(self, encoded: npt.NDArray[Any]) -> Outputs:
+        inputs = torch.from_numpy(encoded)
+        part = Part(inputs, torch.arange(len(inputs)), torch.zeros(len(inputs)), torch.empty(0))
+        found = torch.cat(list(outputs(self._model, part, self._options))).double()
+        if self.classes:
+            return np.asarray(found.softmax(1).numpy())
+        return np.asarray(found.numpy() * self._scale + self._centre)
+
+
+def outputs(model: nn.Module, part: AnyPart, options: BatchOptions) -> Iterator[Tensor]:
+    """The model's raw outputs on `part`, in order, a batch at a time."""
+    with evaluating(model):
+        for batch in in_order(part, size=SIZE, options=options):
+            yield model(batch.inputs).float()
+
+
+def batch_options(network: dict[str, Any]) -> BatchOptions:
+    """What is done to inputs before they reach the model."""
+    scaling = Scaling(tuple(network["mean"]), tuple(network["std"]))
+    return BatchOptions(scaling=scaling, peak=network["peak"])
+
+
+def load(run: str | Path) -> Predictor:
+    """The model of a finished run folder, with its pre-processing."""
+    return Predictor(Run.open(Path(run)))
+
+
+def image_paths(data: Any) -> Sequence[Path]:
+    """The images of a folder, one image, or the list given."""
+    if isinstance(data, (str, Path)):
+        path = Path(data)
+        if path.is_dir():
+            names = list_images(path)
+            if not names:
+                raise DataError(f"{path} has no images")
+            return [path / name for name in names]
+        if not path.exists():
+            raise DataError(f"there is no {path}; expected an image or a folder of images")
+        return [path]
+    return [Path(entry) for entry in data]
+
+
+def _tables(data: Any, encoder: Encoder) -> Iterator[Piece]:
+    assert not isinstance(encoder, ImageEncoder), "tables have an encoder of their own"
+    pa = arrow()
+    if isinstance(data, (str, Path)):
+        data = open_table(data)
+    if isinstance(data, Table):
+        yield from data.pieces(encoder.needs)
+        return
+    if isinstance(encoder, (HashedTexts, LanguageModel)) and not hasattr(data, "columns"):
+        data = pandas().DataFrame({encoder.column: list(data)})
+    if not hasattr(data, "columns"):
+        raise DataError(
+            f"cannot predict for {type(data).__name__}; expected a path, a DataFrame"
+            + (", or a list of texts" if isinstance(encoder, (HashedTexts, LanguageModel)) else "")
+        )
+    for name in encoder.needs:
+        if name not in data.columns:
+            raise DataError(
+                f"the frame has no column {name!r}; expected {', '.join(encoder.needs)}"
+            )
+    arrays = []
+    for name in encoder.needs:
+        column = data[name]
+        try:
+            arrays.append(pa.array(column, from_pandas=True))
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # cells of several types
+            arrays.append(pa.array([None if c is None else str(c) for c in column], pa.string()))
+    flat = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays]
+    yield from pa.Table.from_arrays(flat, names=list(encoder.needs)).to_batches(ROWS)

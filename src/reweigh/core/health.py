@@ -1,0 +1,93 @@
+"""Watching a run for the ways in which it goes wrong without an error.
+
+Counting happens on the device and is read once in `PATIENCE` steps, so that a step never waits for
+it. The check for NaN is immediate on the CPU, where it costs nothing; elsewhere a step's flag is
+read at the next step, when it has long been computed.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import torch
+from torch import Tensor
+
+from ..errors import NonFiniteError, ReweighWarning
+from .model.device import on_host
+from .model.loss import require_finite
+from .sums import Sums
+
+PATIENCE = 50  # steps in a row before a warning
+ALL_OF_IT = 0.99  # the weight of one example from which on the others count for nothing
+
+ONLY_ZEROS = (
+    "no example of the train batch has had a positive score for {steps} steps, so nothing is "
+    "trained. Try: a lower learning rate, more clean examples, a larger train batch; and check that "
+    "clean and train labels mean the same"
+)
+ONLY_ONE = (
+    "one example has had all the weight for {steps} steps. Try: a larger train batch, more clean "
+    "examples per step, or gradient clipping against outliers with huge gradients"
+)
+
+
+class Watch:
+    """Counts steps in a row that handed out no weight, or all of it to one example."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._zeros: Tensor | int = 0
+        self._ones: Tensor | int = 0
+        self._pending: tuple[Tensor, Tensor, Tensor] | None = None
+        self._warned: set[str] = set()
+
+    def finite(
+        self, train: Tensor, clean: Tensor, scores: Tensor, whole: Sums | None = None
+    ) -> None:
+        """Raise if a loss or score is not finite; off the CPU, one step later.
+
+        With the sums of a `whole` batch, all processes that share it raise when one has reason to.
+        """
+        if on_host(train) or whole is not None:
+            _require(train, clean, scores)
+            if whole is not None and not math.isfinite(float(whole.total)):
+                raise NonFiniteError(
+                    "the scores of another process are not finite; expected finite losses and "
+                    "gradients everywhere: its own log names the rows"
+                )
+            return
+        pending, self._pending = self._pending, (train, clean, scores)
+        if pending is not None:
+            _require(*pending)
+
+    def weights(self, weights: Tensor, whole: Sums | None = None) -> None:
+        """Count this step, and warn once when a bad streak is long enough."""
+        largest: Tensor | float = weights.max() if whole is None else whole.largest
+        if on_host(weights) or whole is not None:
+            largest = float(largest)  # plain numbers are counted faster
+        alone = (len(weights) if whole is None else whole.count) == 1  # one is all there is
+        self._zeros = (self._zeros + 1) * (largest == 0)
+        self._ones = (self._ones + 1) * (largest > ALL_OF_IT) * (not alone)
+        self._steps += 1
+        if self._steps % PATIENCE == 0:
+            for count, message in ((self._zeros, ONLY_ZEROS), (self._ones, ONLY_ONE)):
+                if message not in self._warned and int(count) >= PATIENCE:
+                    self._warned.add(message)
+                    warnings.warn(message.format(steps=int(count)), ReweighWarning, stacklevel=3)
+
+
+def _require(train: Tensor, clean: Tensor, scores: Tensor) -> None:
+    # One NaN or infinity is enough to show in the sum; so is an overflow, which is then let pass.
+    if math.isfinite(float(torch.cat((train, clean, scores)).sum())):
+        return
+    require_finite(clean, which="clean")
+    require_finite(train, which="train")
+    rows = (~torch.isfinite(scores)).nonzero().flatten().tolist()
+    if not rows:
+        return
+    raise NonFiniteError(
+        f"the losses are finite but the gradients of train rows {rows[:10]} or of the clean batch "
+        f"are not; expected finite gradients: look for sqrt or log at zero, or lower the learning "
+        f"rate"
+    )

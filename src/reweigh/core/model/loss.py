@@ -1,0 +1,165 @@
+"""The loss contract: `loss(model, batch) -> Tensor[n]`, one value per example.
+
+A batch is any pytree (tensors in tuples, lists, dicts, as deep as needed); only the loss looks
+inside it. What is checked here is checked on every call, because a reduced or misshapen loss gives
+plausible weights that mean nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ...errors import BatchError, LossShapeError, NoGradientError, NonFiniteError
+
+Batch = Any
+Loss = Callable[[nn.Module, Batch], Tensor]
+
+
+def per_example(criterion: Callable[..., Tensor], **options: Any) -> Loss:
+    """Turn a criterion into a loss for `(inputs, targets)` batches: the mean over each example.
+
+    `criterion` is a function with a `reduction` argument, as those of `torch.nn.functional`;
+    `options` are passed on to it. Where it returns more than one value per example (a regression
+    of several outputs, a multi-label loss, tokens of a sequence), they are averaged.
+
+    >>> loss = per_example(torch.nn.functional.cross_entropy, label_smoothing=0.1)
+    >>> loss(nn.Linear(4, 3), (torch.zeros(5, 4), torch.tensor([0, 1, 2, 0, 1]))).shape
+    torch.Size([5])
+    """
+    if isinstance(criterion, nn.Module) and getattr(criterion, "reduction", "none") != "none":
+        raise LossShapeError(
+            f"{type(criterion).__name__} has reduction={criterion.reduction!r}; "
+            f"expected one value per example: build it with reduction='none'"
+        )
+    if not isinstance(criterion, nn.Module):
+        options = {"reduction": "none", **options}
+
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        inputs, targets = batch
+        values: Tensor = criterion(model(inputs), targets, **options)
+        return values.flatten(1).mean(1) if values.ndim > 1 else values
+
+    loss.__name__ = loss.__qualname__ = f"per_example({getattr(criterion, '__name__', criterion)})"
+    return loss
+
+
+def evaluate(model: nn.Module, loss: Loss, batch: Batch, *, which: str) -> Tensor:
+    """The per-example losses of `batch`, refused with a typed error where they are not that."""
+    sizes = leading_sizes(batch)
+    # Fresh containers: a loss may pop its labels out of a dict, and there is more than one pass.
+    again = batch if flat(batch) else tree_map(lambda leaf: leaf, batch)
+    return require_one_each(loss(model, again), sizes, which=which)
+
+
+def require_one_each(values: Any, sizes: set[int], *, which: str) -> Tensor:
+    """Return `values` if they are a loss per example of a batch of one of these sizes."""
+    if not isinstance(values, Tensor):
+        raise LossShapeError(
+            f"loss returned {type(values).__name__} for the {which} batch; "
+            f"expected a 1-d tensor with one value per example"
+        )
+    if values.ndim != 1 or (sizes and len(values) not in sizes):
+        n = max(sizes) if sizes else "n"
+        raise LossShapeError(
+            f"loss returned shape {tuple(values.shape)} for the {which} batch of {n} examples; "
+            f"expected ({n},), one value per example: build it with reduction='none'"
+        )
+    if not values.is_floating_point():
+        raise LossShapeError(f"loss returned {values.dtype} for the {which} batch; expected floats")
+    return values
+
+
+def require_gradient(losses: Tensor, *, which: str) -> Tensor:
+    """Return `losses`, refused if they do not depend on anything trainable."""
+    if not losses.requires_grad:
+        raise NoGradientError(
+            f"the {which} losses do not depend on any trainable parameter; expected a "
+            f"differentiable loss: look for .detach(), .item(), torch.no_grad() or argmax on the way"
+        )
+    return losses
+
+
+def require_finite(losses: Tensor, *, which: str) -> None:
+    """Raise if a loss is NaN or infinite, naming the batch and the rows (synchronises the device)."""
+    finite = torch.isfinite(losses)
+    if not finite.all():
+        rows = (~finite).nonzero().flatten().tolist()
+        shown = ", ".join(map(str, rows[:10])) + (", ..." if len(rows) > 10 else "")
+        raise NonFiniteError(
+            f"the losses of the {which} batch are NaN or infinite at rows {shown} "
+            f"({len(rows)} of {len(losses)}); expected finite values: check those inputs, "
+            f"or lower the learning rate if earlier steps were fine"
+        )
+
+
+def leading_sizes(batch: Batch) -> set[int]:
+    """The sizes of the first dimension over all tensors in `batch`; empty if none has one."""
+    return {t.shape[0] for t in leaves_of(batch) if isinstance(t, Tensor) and t.ndim > 0}
+
+
+def leaves_of(batch: Batch) -> Sequence[Any]:
+    """Everything in a batch that is no container."""
+    return batch if flat(batch) else tree_leaves(batch)
+
+
+def flat(batch: Batch) -> bool:
+    """Whether it is the usual one: a tuple of tensors, which needs no search and cannot change."""
+    return type(batch) is tuple and all(isinstance(leaf, Tensor) for leaf in batch)
+
+
+def require_examples(batch: Batch, *, which: str) -> None:
+    """Raise if a tensor of the batch holds no example."""
+    if 0 in leading_sizes(batch):
+        raise empty(which)
+
+
+def empty(which: str) -> BatchError:
+    """The error for a batch without examples."""
+    return BatchError(f"the {which} batch is empty: expected at least one example")
+
+
+def tensors_of(batch: Batch) -> Iterator[Tensor]:
+    """Every tensor in a batch, also inside mappings and objects that are no pytrees."""
+    for leaf in leaves_of(batch):
+        if isinstance(leaf, Tensor):
+            yield leaf
+        elif isinstance(leaf, Mapping):
+            yield from tensors_of(dict(leaf))
+        elif hasattr(leaf, "__dict__") and not isinstance(leaf, (type, nn.Module)):
+            yield from tensors_of(vars(leaf))
+
+
+def batch_size(batch: Batch, *, which: str = "train") -> int:
+    """The number of examples of a batch whose tensors all agree on it."""
+    sizes = leading_sizes(batch)
+    if len(sizes) != 1:
+        raise BatchError(
+            f"the tensors of the {which} batch have first dimensions {sorted(sizes)}; expected one "
+            f"common number of examples, so that the batch can be cut into chunks"
+        )
+    return sizes.pop()
+
+
+def rows(batch: Batch, start: int, stop: int) -> Batch:
+    """Examples `start` to `stop` of a batch; what is not a tensor is passed on as it is."""
+    return tree_map(
+        lambda leaf: leaf[start:stop] if isinstance(leaf, Tensor) and leaf.ndim > 0 else leaf, batch
+    )
+
+
+def require_same_device(train: Batch, clean: Batch) -> None:
+    """Raise if the two batches lie on different devices."""
+    places = [
+        {t.device for t in leaves_of(batch) if isinstance(t, Tensor)} for batch in (train, clean)
+    ]
+    if all(places) and places[0] != places[1]:
+        first, second = (", ".join(sorted(map(str, p))) for p in places)
+        raise BatchError(
+            f"the train batch is on {first} and the clean batch on {second}; "
+            f"expected one device: move both to the model's"
+        )

@@ -1,0 +1,142 @@
+"""Which parameters take part in the alignment, and the direction they are probed in.
+
+All trainable ones by default. A subset (`params=`), such as the last layer, is the known cheap
+approximation: the score then compares gradients with respect to that subset only. The update
+always trains every trainable parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
+
+from ...errors import NoGradientError, SettingError, UnsupportedModelError, unknown
+
+Params = str | Iterable[str] | Callable[[str, nn.Parameter], bool] | None
+
+
+def _as_it_is(number: Tensor) -> Tensor:
+    return number
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The gradient of the clean loss, parameter by parameter: where the scores are measured along."""
+
+    names: tuple[str, ...]
+    parameters: tuple[nn.Parameter, ...]
+    values: Sequence[Tensor]
+    # Where the values are shards: adds numbers up over the processes that hold the others.
+    total: Callable[[Tensor], Tensor] = _as_it_is
+
+    def norm_squared(self) -> Tensor:
+        """|grad G|^2 over these parameters."""
+        return self.total(norm_squared(self.values))
+
+
+def dot(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
+    """The inner product of two lists of tensors, summed in float32 or better."""
+    terms = [torch.dot(_wide(a), _wide(b)) for a, b in zip(left, right, strict=True)]
+    return torch.stack(terms).sum()
+
+
+def norm_squared(values: Sequence[Tensor]) -> Tensor:
+    """The squared length of a list of tensors taken as one vector, in float32 or better."""
+    dense = [value.to_dense() if value.is_sparse else value for value in values]
+    lengths = torch.stack(torch._foreach_norm(dense))
+    return (lengths if lengths.dtype == torch.float64 else lengths.float()).square().sum()
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    flat = tensor.reshape(-1)
+    return flat if flat.dtype in (torch.float32, torch.float64) else flat.float()
+
+
+def modules_of(model: nn.Module) -> list[nn.Module]:
+    """Every module once, as `model.modules()` but without building their names: a step asks often."""
+    found: dict[int, nn.Module] = {}
+    stack: list[nn.Module] = [model]
+    while stack:
+        module = stack.pop()
+        if id(module) not in found:
+            found[id(module)] = module
+            stack.extend(child for child in module._modules.values() if child is not None)
+    return list(found.values())
+
+
+def parameters_of(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
+    """Every parameter of the modules once."""
+    found = {id(p): p for m in modules for p in m._parameters.values() if p is not None}
+    return list(found.values())
+
+
+def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Parameters with `requires_grad`, tied ones once; an error if there is none."""
+    found = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    for name, p in found.items():
+        if isinstance(p, UninitializedParameter):
+            raise UnsupportedModelError(
+                f"parameter {name!r} is not initialised yet (a lazy layer); expected a built model: "
+                f"run one forward pass first"
+            )
+        if p.is_complex():
+            raise UnsupportedModelError(
+                f"parameter {name!r} is complex ({p.dtype}); expected real parameters: "
+                f"use torch.view_as_real, or leave it out with params="
+            )
+    if not found:
+        count = sum(1 for _ in model.parameters())
+        raise NoGradientError(
+            f"{type(model).__name__} has no trainable parameter ({count} in all, none with "
+            f"requires_grad); expected at least one: unfreeze some, or check which model was passed"
+        )
+    return found
+
+
+def select(model: nn.Module, params: Params) -> dict[str, nn.Parameter]:
+    """The trainable parameters that `params` picks.
+
+    A name, a prefix (`"fc"` picks `fc.weight` and `fc.bias`), a pattern (`"*.bias"`), several of
+    these, or a function of (name, parameter); None picks all.
+    """
+    everything = trainable(model)
+    if params is None:
+        return everything
+    if callable(params):
+        chosen = {name: p for name, p in everything.items() if params(name, p)}
+        if not chosen:
+            raise SettingError(
+                f"params= picked none of {len(everything)} trainable parameters; expected at least "
+                f"one: {', '.join(list(everything)[:5])}, ..."
+            )
+        return chosen
+    patterns = [params] if isinstance(params, str) else list(params)
+    chosen = {}
+    for pattern in patterns:
+        hits = {name: p for name, p in everything.items() if _matches(name, pattern)}
+        if not hits:
+            _explain_missing(model, pattern, everything)
+        chosen |= hits
+    if not chosen:
+        raise SettingError("params= is empty; expected names, patterns, or None for all")
+    return {name: p for name, p in everything.items() if name in chosen}
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return name == pattern or name.startswith(pattern + ".") or fnmatchcase(name, pattern)
+
+
+def _explain_missing(model: nn.Module, pattern: str, everything: Iterable[str]) -> None:
+    for name, p in model.named_parameters():
+        if _matches(name, pattern):
+            kind = "is frozen" if p.is_floating_point() else f"holds integers ({p.dtype})"
+            raise SettingError(
+                f"params= names {name!r}, which {kind}; expected trainable floating parameters"
+            )
+    modules = {name.rpartition(".")[0] for name in everything} - {""}
+    raise unknown("parameter", pattern, [*everything, *sorted(modules)])

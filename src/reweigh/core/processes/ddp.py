@@ -1,0 +1,69 @@
+"""Training through DistributedDataParallel with a loss that was computed inside its forward.
+
+A reweighed step runs the model several times and takes gradients on the way, which the wrapper's
+own bookkeeping cannot follow; it only has to know that a forward has happened and that a backward
+will come. So the whole step is run as one forward of the wrapper, on the module inside; the
+backward of the step's loss then ends in the module's parameters, whose gradients the wrapper
+averages over the processes as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ...errors import SettingError
+from ..step import Step
+
+
+def wrapper_of(model: nn.Module) -> DistributedDataParallel | None:
+    """The model as wrapped in DistributedDataParallel, under torch.compile or not; None if it is not."""
+    compiled = model._modules.get("_orig_mod")
+    model = model if compiled is None else compiled
+    return model if isinstance(model, DistributedDataParallel) else None
+
+
+def inside(model: nn.Module) -> nn.Module:
+    """The module inside the wrapper; a model that is not wrapped as it is."""
+    wrapper = wrapper_of(model)
+    if wrapper is None:
+        return model
+    module: nn.Module = wrapper.module
+    return module
+
+
+def through(model: nn.Module, step: Callable[[], Step]) -> Step:
+    """`step()`, as one forward of the wrapper if there is one."""
+    wrapper = wrapper_of(model)
+    if wrapper is None:
+        return step()
+    if wrapper._join_config.enable:
+        raise SettingError(
+            "a step inside DistributedDataParallel.join(); expected every process in every step: "
+            "leave join() out and give processes without examples an empty batch"
+        )
+    module = wrapper.module
+    own = module.__dict__.get("forward")
+    found: list[Step] = []
+
+    def restore() -> None:
+        if own is None:
+            module.__dict__.pop("forward", None)
+        else:
+            module.forward = own
+
+    def once(*args: Any, **options: Any) -> Tensor:
+        restore()  # what the step calls is the module's own forward
+        found.append(step())
+        return found[0].loss
+
+    module.forward = once
+    try:
+        loss: Tensor = wrapper()
+    finally:
+        restore()
+    return replace(found[0], loss=loss)

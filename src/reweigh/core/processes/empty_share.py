@@ -1,0 +1,54 @@
+"""A process whose share of a train batch is empty, and which takes part all the same.
+
+It has no losses and no scores; its update is zero for every parameter, which the wrapper of the
+model averages with the others'. Where the model's forward exchanges data between processes it runs,
+on no examples, so that the others get their answer; elsewhere it need not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from ..backends.base import Alignment
+from ..model.autograd_graph import with_gradient
+from ..model.loss import Batch, leading_sizes
+from ..model.parameters import modules_of, trainable
+
+
+def is_empty(batch: Batch) -> bool:
+    """Whether the batch holds tensors, and no example in them."""
+    return leading_sizes(batch) == {0}
+
+
+def nothing(model: nn.Module) -> Alignment:
+    """The alignment of no examples: an update of zero."""
+    parameters = list(trainable(model).values())
+    none = torch.zeros(0, dtype=parameters[0].dtype, device=parameters[0].device)
+
+    def weighted(weights: Tensor) -> Tensor:
+        return with_gradient(
+            none.sum(), parameters, lambda scale: [torch.zeros_like(p) for p in parameters]
+        )
+
+    return Alignment(none, none, weighted)
+
+
+@contextmanager
+def without_statistics(model: nn.Module) -> Iterator[None]:
+    """Keep BatchNorm from learning the statistics of no examples, which are not a number."""
+    kept = [
+        m for m in modules_of(model)
+        if isinstance(m, nn.modules.batchnorm._BatchNorm)
+        and not isinstance(m, nn.SyncBatchNorm) and m.training
+    ]  # fmt: skip
+    for module in kept:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in kept:
+            module.training = True

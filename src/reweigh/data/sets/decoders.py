@@ -1,0 +1,149 @@
+"""The file formats data sets come in, one function each: bytes in, uint8 arrays out.
+
+    idx       magic 00 00 08 d, then d sizes as big-endian uint32, then the bytes        (MNIST)
+    binary    records of 1 or 2 label bytes and 3,072 pixel bytes, planes red green blue (CIFAR)
+    pickle    a dict: data [n, 3072] in the same planes, labels                          (CIFAR)
+    sheet     a PNG of one 32x32 image a row, pixels red green blue                      (CIFAR)
+    csv       a header, then label,pixel,pixel,... a row                                 (MNIST)
+
+Every reader checks its length to the byte: a truncated file raises and is named, never half-read.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import DataError
+from ...optional import optional
+from .pickles import read_pickle
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+
+_PIXELS = 3 * 32 * 32
+
+
+class Labelled(NamedTuple):
+    """Images [n, c, h, w] and labels [n], both uint8."""
+
+    images: Bytes
+    labels: Bytes
+
+
+def read_idx(raw: bytes, name: str) -> Bytes:
+    """One idx file of bytes, in its own shape."""
+    if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":
+        raise DataError(f"{name} begins with {raw[:4].hex()}; expected 000008..: not an idx file")
+    head = 4 + 4 * raw[3]
+    shape = tuple(int(size) for size in np.frombuffer(raw[4:head], dtype=">u4"))
+    if len(shape) != raw[3] or len(raw) != head + math.prod(shape):
+        raise _length(name, len(raw), head + math.prod(shape))
+    return np.frombuffer(raw, dtype=np.uint8, offset=head).reshape(shape)
+
+
+def read_binary(raw: bytes, name: str, *, label_bytes: int) -> Labelled:
+    """CIFAR records; with two label bytes (CIFAR-100: coarse, fine) the last one is the label."""
+    record = label_bytes + _PIXELS
+    if len(raw) % record or not raw:
+        raise _length(name, len(raw), max(1, round(len(raw) / record)) * record)
+    table = np.frombuffer(raw, dtype=np.uint8).reshape(-1, record)
+    images = np.ascontiguousarray(table[:, label_bytes:]).reshape(-1, 3, 32, 32)
+    return Labelled(images, table[:, label_bytes - 1].copy())
+
+
+def read_cifar_pickle(raw: bytes, name: str) -> Labelled:
+    """One CIFAR pickle, of either set."""
+    content = read_pickle(raw, name)
+    data, labels = content.get("data"), content.get("fine_labels", content.get("labels"))
+    if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != _PIXELS:
+        raise DataError(f"{name} has no 'data' of {_PIXELS} bytes a row; expected CIFAR's layout")
+    return Labelled(data.reshape(-1, 3, 32, 32), _labels(labels, len(data), name))
+
+
+def read_sheet(raw: bytes, name: str) -> Bytes:
+    """A lossless sheet of 32x32 colour images, one a row: [n, 3, 32, 32]."""
+    image_module = optional("PIL.Image", package="pillow", needed_for=f"reading {name}")
+    try:
+        with image_module.open(io.BytesIO(raw), formats=["PNG"]) as image:
+            pixels = np.asarray(image.convert("RGB"), dtype=np.uint8)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise DataError(f"{name} is not a whole PNG ({error}); fetch or copy it again") from error
+    if pixels.shape[1] != 32 * 32:
+        raise DataError(f"{name} is {pixels.shape[1]} pixels wide; expected 1024, an image a row")
+    return np.ascontiguousarray(pixels.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
+
+
+def read_label_list(raw: bytes, name: str) -> Bytes:
+    """A JSON list of labels."""
+    try:
+        labels = json.loads(raw)
+    except ValueError as error:
+        raise DataError(f"{name} is not whole JSON ({error}); fetch or copy it again") from error
+    return _labels(labels, None, name)
+
+
+def read_csv(raw: bytes, name: str) -> Labelled:
+    """`label,pixel,...` rows of a square grey image, fields of one to three digits."""
+    body = raw[raw.find(b"\n") + 1 :] if raw[:1].isalpha() else raw
+    if not body.endswith(b"\n"):
+        body += b"\n"
+    width = body[: body.find(b"\n")].count(b",") + 1
+    rows = []
+    step = 2**24  # bytes at a time: the temporaries are some ten times as large
+    start = 0
+    while start < len(body):
+        stop = body.find(b"\n", min(start + step, len(body) - 1)) + 1
+        rows.append(_digits(np.frombuffer(body[start:stop], dtype=np.uint8), width, name))
+        start = stop
+    table = np.concatenate(rows)
+    side = math.isqrt(width - 1)
+    if side * side != width - 1 or not side:
+        raise DataError(f"{name} has {width} columns; expected a label and a square image")
+    return Labelled(
+        np.ascontiguousarray(table[:, 1:]).reshape(-1, 1, side, side), table[:, 0].copy()
+    )
+
+
+def _digits(text: Bytes, width: int, name: str) -> Bytes:
+    """Whole numbers 0 ... 255 between commas and line ends, for a block of whole rows."""
+    text = text[text != 13]  # \r
+    ends = np.flatnonzero((text == 44) | (text == 10))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    lengths = ends - starts
+    digits = text.astype(np.int16) - 48
+    inner = np.ones(len(text), dtype=bool)
+    inner[ends] = False
+    rows_end = np.flatnonzero(text[ends] == 10)
+    if (
+        lengths.min() < 1
+        or lengths.max() > 3
+        or ((digits[inner] < 0) | (digits[inner] > 9)).any()
+        or not np.array_equal(rows_end, np.arange(width - 1, len(ends), width))
+    ):
+        raise DataError(f"{name} has a row that is not {width} numbers; it is damaged")
+    values = digits[ends - 1].copy()
+    values += np.where(lengths > 1, digits[np.maximum(ends - 2, 0)], 0) * np.int16(10)
+    values += np.where(lengths > 2, digits[np.maximum(ends - 3, 0)], 0) * np.int16(100)
+    if values.max() > 255:
+        raise DataError(f"{name} has the value {values.max()}; expected bytes, 0 ... 255")
+    return values.astype(np.uint8).reshape(-1, width)
+
+
+def _labels(labels: object, count: int | None, name: str) -> Bytes:
+    if not isinstance(labels, list) or not all(isinstance(v, int) and 0 <= v < 256 for v in labels):
+        raise DataError(f"{name} has no list of labels 0 ... 255; expected one label an image")
+    if count is not None and len(labels) != count:
+        raise DataError(f"{name} has {len(labels)} labels for {count} images; it is damaged")
+    return np.array(labels, dtype=np.uint8)
+
+
+def _length(name: str, found: int, expected: int) -> DataError:
+    return DataError(
+        f"{name} is {found:,} bytes long; expected {expected:,}: truncated or not this format; "
+        "fetch or copy it again"
+    )

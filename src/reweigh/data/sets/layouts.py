@@ -1,0 +1,188 @@
+"""Which files make a data set, in each form it is passed around in, and how to put them together.
+
+A layout is a list of file names and a function from their bytes to four arrays. Files may lie in
+any sub-folder and be compressed with gzip or xz.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import lzma
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from ...errors import DataError
+from . import archives
+from .decoders import (
+    Bytes,
+    Labelled,
+    read_binary,
+    read_cifar_pickle,
+    read_csv,
+    read_idx,
+    read_label_list,
+    read_sheet,
+)
+
+Arrays: TypeAlias = dict[str, Bytes]
+"""train_images and test_images [n, c, h, w], train_labels and test_labels [n]."""
+
+ARRAY_NAMES = ("train_images", "train_labels", "test_images", "test_labels")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A form of a data set: every one of `files` must be there."""
+
+    name: str
+    files: tuple[str, ...]
+    assemble: Callable[[Mapping[str, bytes]], Arrays]
+
+
+def _idx(files: Mapping[str, bytes]) -> Arrays:
+    arrays = {
+        array: read_idx(files[name], name)
+        for array, name in zip(ARRAY_NAMES, IDX.files, strict=True)
+    }
+    return {
+        name: a[:, None] if name.endswith("images") and a.ndim == 3 else a
+        for name, a in arrays.items()
+    }
+
+
+def _csv(files: Mapping[str, bytes]) -> Arrays:
+    return _joined(*([read_csv(files[name], name)] for name in CSV.files))
+
+
+def _parts(files: Mapping[str, bytes], read: Callable[[bytes, str], Labelled]) -> Arrays:
+    """All files but the last are train, in order; the last is test."""
+    read_all = [read(content, name) for name, content in files.items()]
+    return _joined(read_all[:-1], read_all[-1:])
+
+
+def _sheets(files: Mapping[str, bytes]) -> Arrays:
+    *train, test = [read_sheet(files[name], name) for name in SHEETS.files[:6]]
+    train_labels, test_labels = (read_label_list(files[name], name) for name in SHEETS.files[6:])
+    return {
+        "train_images": np.concatenate(train),
+        "train_labels": train_labels,
+        "test_images": test,
+        "test_labels": test_labels,
+    }
+
+
+def _joined(train: list[Labelled], test: list[Labelled]) -> Arrays:
+    return {
+        "train_images": np.concatenate([part.images for part in train]),
+        "train_labels": np.concatenate([part.labels for part in train]),
+        "test_images": np.concatenate([part.images for part in test]),
+        "test_labels": np.concatenate([part.labels for part in test]),
+    }
+
+
+_BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
+
+IDX = Layout(
+    "idx",
+    (
+        "train-images-idx3-ubyte",
+        "train-labels-idx1-ubyte",
+        "t10k-images-idx3-ubyte",
+        "t10k-labels-idx1-ubyte",
+    ),
+    _idx,
+)
+CSV = Layout("csv", ("mnist_train.csv", "mnist_test.csv"), _csv)
+CIFAR10_BINARY = Layout(
+    "binary",
+    tuple(f"{name}.bin" for name in _BATCHES),
+    lambda files: _parts(files, lambda raw, name: read_binary(raw, name, label_bytes=1)),
+)
+CIFAR10_PICKLE = Layout("pickle", _BATCHES, lambda files: _parts(files, read_cifar_pickle))
+# The registry package spells it so.
+SHEETS = Layout(
+    "sheets",
+    (*(f"{name}.png" for name in _BATCHES), "train_lables.json", "test_lables.json"),
+    _sheets,
+)
+CIFAR100_BINARY = Layout(
+    "binary",
+    ("train.bin", "test.bin"),
+    lambda files: _parts(files, lambda raw, name: read_binary(raw, name, label_bytes=2)),
+)
+CIFAR100_PICKLE = Layout(
+    "pickle", ("train", "test"), lambda files: _parts(files, read_cifar_pickle)
+)
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Arrays, the form they were read from, and the md5 of every file of it, uncompressed."""
+
+    arrays: Arrays
+    layout: str
+    md5: Mapping[str, str]
+
+
+def decode(path: Path, layouts: tuple[Layout, ...], workspace: Path) -> Decoded:
+    """Read the first layout that is whole in `path`: a folder, an archive, or a folder of one."""
+    if not path.exists():
+        raise DataError(f"{path} does not exist; expected a folder or an archive of the data set")
+    found = _files(path, workspace)
+    for layout in layouts:
+        if all(name in found for name in layout.files):
+            contents = {name: _content(found[name]) for name in layout.files}
+            md5 = {
+                name: hashlib.md5(content, usedforsecurity=False).hexdigest()
+                for name, content in contents.items()
+            }
+            return Decoded(layout.assemble(contents), layout.name, md5)
+    # The layout that is nearest to whole says best what is missing.
+    nearest = max(layouts, key=lambda layout: sum(name in found for name in layout.files))
+    missing = [name for name in nearest.files if name not in found]
+    if len(missing) < len(nearest.files):
+        raise DataError(f"{path} lacks {', '.join(missing)} of the {nearest.name} form; add it")
+    forms = "; ".join(f"{layout.name}: {', '.join(layout.files)}" for layout in layouts)
+    raise DataError(f"{path} holds no form of this data set; expected the files of one: {forms}")
+
+
+def _files(path: Path, workspace: Path) -> dict[str, Path]:
+    """Files by name without .gz or .xz; those nearest to the top win."""
+    folder = path
+    if path.is_file():
+        if not archives.is_archive(path):
+            raise DataError(f"{path} is no folder and no archive; expected .tar.gz, .zip or alike")
+        folder = workspace / "unpacked"
+        archives.unpack(path, folder)
+    else:
+        for k, inner in enumerate(sorted(p for p in path.iterdir() if p.is_file())):
+            # By name only: the folder may be where a browser puts everything.
+            known = "mnist" in inner.name.lower() or "cifar" in inner.name.lower()
+            if known and archives.is_archive(inner):
+                archives.unpack(inner, workspace / f"unpacked{k}")
+    found: dict[str, Path] = {}
+    below = [p for top in (folder, workspace) for p in top.rglob("*") if p.is_file()]
+    for file in sorted(below, key=lambda p: (len(p.parts), p)):
+        name = file.name.removesuffix(".gz").removesuffix(".xz")
+        # "train-images.idx3-ubyte" is how some mirrors name them.
+        found.setdefault(name.replace(".idx", "-idx"), file)
+    return found
+
+
+def _content(file: Path) -> bytes:
+    try:
+        if file.suffix == ".gz":
+            return gzip.decompress(file.read_bytes())
+        if file.suffix == ".xz":
+            return lzma.decompress(file.read_bytes())
+        return file.read_bytes()
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+        raise DataError(
+            f"{file} is truncated or damaged ({error}); fetch or copy it again"
+        ) from error

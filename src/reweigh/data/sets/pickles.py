@@ -1,0 +1,105 @@
+"""CIFAR's pickle files without trusting them: a pickle is a program; almost none of it is run.
+
+Allowed: dicts, lists, strings, bytes, numbers, and byte arrays as numpy wrote them in 2009 or
+writes them today. The few names a numpy array needs are answered by stand-ins below, never by
+numpy's or the standard library's own functions; any other name is refused before it is imported.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import DataError
+
+
+class _Type:
+    """Stands in for numpy.dtype: remembers the type code, accepts and drops its state."""
+
+    def __init__(self, code: str | bytes, *_: object) -> None:
+        self.code = code.decode("ascii") if isinstance(code, bytes) else code
+
+    def __setstate__(self, state: object) -> None:
+        pass
+
+
+class _Array:
+    """Stands in for numpy.ndarray; only whole arrays of bytes in C order become real."""
+
+    value: npt.NDArray[np.uint8] | None = None
+
+    def __setstate__(self, state: tuple[int, tuple[int, ...], _Type, bool, bytes]) -> None:
+        _, shape, kind, fortran, raw = state
+        self.value = _bytes_array(raw, kind, shape, fortran)
+
+
+def _bytes_array(
+    raw: object, kind: object, shape: object, fortran: object
+) -> npt.NDArray[np.uint8]:
+    if not isinstance(kind, _Type) or kind.code not in ("u1", "|u1", "B"):
+        raise pickle.UnpicklingError("an array that is not of bytes")
+    if fortran or not isinstance(shape, tuple) or not isinstance(raw, bytes | bytearray):
+        raise pickle.UnpicklingError("an array in an unknown order")
+    return np.frombuffer(bytes(raw), dtype=np.uint8).reshape(shape)
+
+
+def _reconstruct(*_: object) -> _Array:
+    return _Array()
+
+
+def _frombuffer(raw: object, kind: object, shape: object, order: object) -> _Array:
+    array = _Array()
+    array.value = _bytes_array(raw, kind, shape, order != "C")
+    return array
+
+
+def _latin1(text: str, encoding: str) -> bytes:
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"bytes written as {encoding}")
+    return text.encode("latin1")
+
+
+_ALLOWED: dict[tuple[str, str], Any] = {
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Type,
+    ("_codecs", "encode"): _latin1,
+}
+for _package in ("numpy.core", "numpy._core"):
+    _ALLOWED[_package + ".multiarray", "_reconstruct"] = _reconstruct
+    _ALLOWED[_package + ".numeric", "_frombuffer"] = _frombuffer
+
+
+class _Restricted(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return _ALLOWED[module, name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"the name {module}.{name}") from None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def read_pickle(raw: bytes, name: str) -> dict[str, Any]:
+    """The dict in a CIFAR pickle: text keys, arrays as uint8."""
+    try:
+        # Old pickles hold byte strings as `str`; "bytes" keeps the pixels as they are.
+        content = _Restricted(io.BytesIO(raw), encoding="bytes").load()
+    except Exception as error:  # a broken pickle can raise nearly anything
+        raise DataError(
+            f"{name} is not a CIFAR pickle this reads safely: it holds {_one_line(error)}; "
+            "expected a dict of byte arrays and labels, so nothing of it was used"
+        ) from error
+    if not isinstance(content, dict):
+        raise DataError(f"{name} holds a {type(content).__name__}; expected CIFAR's dict")
+    return {
+        (key.decode("ascii", "replace") if isinstance(key, bytes) else str(key)): (
+            value.value if isinstance(value, _Array) else value
+        )
+        for key, value in content.items()
+    }

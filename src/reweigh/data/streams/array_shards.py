@@ -1,0 +1,72 @@
+"""Array shards: one .npy file a field, a row an example, memory-mapped.
+
+    part-00000.image.npy   part-00000.label.npy        the shard `part-00000`, fields image, label
+
+A piece is copied out and its mapping dropped: pages that were read do not pile up in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import DataError
+from .rows import Rows
+
+SUFFIX = ".npy"
+PIECE = 4096
+
+
+def file_of(path: Path, field: str) -> Path:
+    """The file of one field of a shard."""
+    return path.with_name(f"{path.name}.{field}{SUFFIX}")
+
+
+def fields_of(path: Path) -> list[str]:
+    """The fields that a shard has files for."""
+    head = f"{path.name}."
+    files = (f.name for f in path.parent.glob(f"*{SUFFIX}"))
+    return sorted(
+        name[len(head) : -len(SUFFIX)]
+        for name in files
+        if name.startswith(head) and "." not in name[len(head) : -len(SUFFIX)]
+    )
+
+
+def describe(path: Path) -> tuple[int, dict[str, str]]:
+    """The number of rows, and the type and shape of each field's."""
+    arrays = {field: _mapped(path, field) for field in fields_of(path)}
+    if not arrays:
+        raise DataError(f"there is no {path}.FIELD{SUFFIX}; expected a file a field")
+    lengths = {field: len(array) for field, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{field} {n:,}" for field, n in lengths.items())
+        raise DataError(
+            f"the arrays of {path} differ in length ({told}); expected a row an example"
+        )
+    kinds = {name: f"{array.dtype}{list(array.shape[1:])}" for name, array in arrays.items()}
+    return next(iter(lengths.values())), kinds
+
+
+def read(path: Path, first: int, last: int, fields: Sequence[str]) -> Iterator[Rows]:
+    """Rows first ... last-1, some at a time."""
+    for start in range(first, last, PIECE):
+        rows = slice(start, min(start + PIECE, last))
+        yield {field: np.array(_mapped(path, field)[rows]) for field in fields}
+
+
+def _mapped(path: Path, field: str) -> npt.NDArray[Any]:
+    file = file_of(path, field)
+    try:
+        array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise DataError(f"there is no {file}; expected a file a field") from error
+        raise DataError(f"{file} is no array, or is truncated ({error}); write it again") from error
+    if array.ndim == 0:
+        raise DataError(f"{file} holds a single number; expected a row an example")
+    return array

@@ -1,0 +1,237 @@
+"""A task: a data set made untrustworthy on purpose, cut into the parts an experiment needs.
+
+    data set -> keep the asked classes and counts -> split -> corrupt train and hyper-validation
+             -> Task(train, hyper_validation, clean, test)
+
+The clean set and the test set keep their true labels; train and hyper-validation get the same kind
+and rate of noise, drawn apart. Parts point into the data set and copy no image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...errors import SettingError
+from ...rng import derive
+from .corruptions import corrupt
+from .dataset import Dataset, Examples
+from .imbalance import evenly, imbalance, shares
+from .splits import split
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to make of a data set; `presets.py` has the paper's as named values.
+
+    keep               classes to keep, relabelled 0, 1, ... in this order; empty keeps all
+    majority, share    with two kept classes: `majority` (as the data set names it) holds `share`
+    size               examples kept before splitting, evenly of each class but for a `keep` of two;
+                       0 keeps all
+    clean_even         `clean` is spread evenly over the classes
+    skip               leave out this many examples at the head of the train set
+    clean_in_train     the clean images stay in the train set too, under their corrupted labels
+    test_per_class     first so many test examples of each class; 0 keeps all
+    variant            see `corruptions.uniform_flip`
+    """
+
+    dataset: str
+    corruption: str = "none"
+    rate: float = 0.0
+    background: int = 0
+    variant: str = "paper"
+    clean: int = 0
+    clean_per_class: int = 0
+    clean_even: bool = False
+    hyper_validation: int = 0
+    clean_in_train: bool = False
+    keep: tuple[int, ...] = ()
+    majority: int = 0
+    share: float = 0.5
+    size: int = 0
+    skip: int = 0
+    test_per_class: int = 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """Examples of a data set, by id: `inputs[ids[k]]` is the image of the k-th one.
+
+    `targets` are the labels a method may see, `truth` the real ones; all of length n but `inputs`.
+    """
+
+    inputs: Tensor
+    ids: Tensor
+    targets: Tensor
+    truth: Tensor
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def changed(self) -> Tensor:
+        """Which labels are wrong, bool [n]."""
+        return self.targets != self.truth
+
+    def examples(self) -> Examples:
+        """Inputs and given targets on their own (copies the images)."""
+        return Examples(self.inputs[self.ids], self.targets)
+
+    def take(self, rows: Tensor | slice) -> Part:
+        """The examples at some positions."""
+        return Part(self.inputs, self.ids[rows], self.targets[rows], self.truth[rows])
+
+    def head(self, count: int) -> Part:
+        """The first ones."""
+        return self.take(slice(0, count))
+
+    def probe(self, count: int) -> Part:
+        """So many, evenly spread."""
+        rows = torch.arange(0, len(self), max(1, len(self) // max(1, count)))
+        return self.take(rows[:count])
+
+    def share(self, rank: int, world: int) -> Part:
+        """One process's share of them."""
+        return self.take(slice(rank, None, world))
+
+    def chunks(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs and given targets in order, `size` at a time."""
+        for start in range(0, len(self), size):
+            rows = slice(start, start + size)
+            yield self.inputs[self.ids[rows]], self.targets[rows]
+
+    def identity(self) -> Iterator[bytes]:
+        """What tells these examples from others."""
+        yield self.ids.cpu().numpy().tobytes()
+        yield self.targets.cpu().numpy().tobytes()
+
+
+@dataclass(frozen=True)
+class Task:
+    """The parts of one experiment at one seed."""
+
+    train: Part
+    hyper_validation: Part
+    clean: Part
+    test: Part
+    classes: tuple[str, ...]
+    peak: int
+
+
+def whole(examples: Examples) -> Part:
+    """All of `examples` as a part whose labels are taken as true."""
+    return Part(
+        examples.inputs, torch.arange(len(examples)), examples.targets, examples.targets.clone()
+    )
+
+
+def prepare(dataset: Dataset, recipe: Recipe, *, seed: int) -> Task:
+    """Build the task that `recipe` describes: one seed, one task, on every machine."""
+    pool, classes = _pool(dataset, recipe, seed)
+    cut = split(
+        pool.truth,
+        seed=seed,
+        clean=recipe.clean,
+        clean_per_class=recipe.clean_per_class,
+        clean_even=recipe.clean_even,
+        hyper_validation=recipe.hyper_validation,
+    )
+    train_ids = cut.train
+    if recipe.clean_in_train:
+        train_ids = torch.cat([cut.train, cut.clean]).sort().values
+    options = _options(recipe)
+
+    def noisy(ids: Tensor, purpose: str) -> Part:
+        truth = pool.truth[ids]
+        labels = corrupt(
+            recipe.corruption,
+            truth,
+            rate=recipe.rate,
+            classes=len(classes),
+            seed=derive(seed, purpose),
+            **options,
+        ).labels
+        return Part(pool.inputs, pool.ids[ids], labels, truth)
+
+    clean_truth = pool.truth[cut.clean]
+    return Task(
+        train=noisy(train_ids, "train"),
+        hyper_validation=noisy(cut.hyper_validation, "hyper_validation"),
+        clean=Part(pool.inputs, pool.ids[cut.clean], clean_truth, clean_truth.clone()),
+        test=_test(dataset, recipe),
+        classes=classes,
+        peak=dataset.peak,
+    )
+
+
+def _options(recipe: Recipe) -> dict[str, object]:
+    if recipe.corruption == "uniform_flip":
+        return {"variant": recipe.variant}
+    if recipe.corruption == "background_flip":
+        return {"background": recipe.background}
+    return {}
+
+
+def _pool(dataset: Dataset, recipe: Recipe, seed: int) -> tuple[Part, tuple[str, ...]]:
+    """The examples the recipe starts from, relabelled, before any split or noise."""
+    labels = dataset.train.targets[recipe.skip :]
+    ids = torch.arange(recipe.skip, len(dataset.train))
+    if not recipe.keep:
+        if recipe.size:
+            counts = evenly(recipe.size, range(len(dataset.classes)), seed=seed)
+            ids = ids[imbalance(labels, counts, seed=seed)]
+        kept = dataset.train.targets[ids]
+        return Part(dataset.train.inputs, ids, kept, kept.clone()), dataset.classes
+    _check_kept(dataset, recipe)
+    if recipe.size:
+        minority = next(c for c in recipe.keep if c != recipe.majority)
+        counts = shares(
+            majority=recipe.majority, minority=minority, share=recipe.share, size=recipe.size
+        )
+    else:
+        counts = {c: int((labels == c).sum()) for c in recipe.keep}
+    chosen = imbalance(labels, counts, seed=seed)
+    renamed = _renamed(labels[chosen], recipe.keep)
+    return (
+        Part(dataset.train.inputs, ids[chosen], renamed, renamed.clone()),
+        tuple(dataset.classes[c] for c in recipe.keep),
+    )
+
+
+def _check_kept(dataset: Dataset, recipe: Recipe) -> None:
+    for label in recipe.keep:
+        if not 0 <= label < len(dataset.classes):
+            raise SettingError(
+                f"class {label} was asked; {dataset.name} has {len(dataset.classes)}"
+            )
+    if recipe.size and (len(recipe.keep) != 2 or recipe.majority not in recipe.keep):
+        raise SettingError(
+            f"keep={recipe.keep} with majority={recipe.majority}; "
+            "a share needs two kept classes, one of them the majority"
+        )
+
+
+def _test(dataset: Dataset, recipe: Recipe) -> Part:
+    labels = dataset.test.targets
+    kept = recipe.keep or tuple(range(len(dataset.classes)))
+    ids = torch.arange(len(labels))
+    if recipe.keep or recipe.test_per_class:
+        ids = torch.cat([_head(ids[labels == c], recipe.test_per_class) for c in kept])
+        ids = ids.sort().values
+    truth = _renamed(labels[ids], kept)
+    return Part(dataset.test.inputs, ids, truth, truth.clone())
+
+
+def _head(ids: Tensor, count: int) -> Tensor:
+    if count > len(ids):
+        raise SettingError(f"{count} test examples a class were asked, one class has {len(ids)}")
+    return ids[:count] if count else ids
+
+
+def _renamed(labels: Tensor, keep: tuple[int, ...]) -> Tensor:
+    table = torch.full((max(keep) + 1,), -1, dtype=torch.int64)
+    table[torch.tensor(keep)] = torch.arange(len(keep))
+    return table[labels]

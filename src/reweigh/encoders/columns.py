@@ -1,0 +1,152 @@
+"""Columns of a table as numbers a network can take; what is fitted is a few statistics a column.
+
+    number     z = (x - median) / scale, squeezed to z / sqrt(1 + (z/3)^2): smooth, within 3, so
+               that an outlier cannot rule a batch (Holzmueller et al., 2024); scale is the
+               interquartile range / 1.35, or half the range where quartiles coincide
+    date       seconds as a number; sine and cosine of the day in the year, of the weekday, and of
+               the time of day where there is one
+    category   one column a level, the commonest 63, and one for all others
+
+A missing cell is the median, or a level of its own, and a column of 0 and 1 says where cells were
+missing if any were. Statistics go into JSON and come back from it: loading runs no code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError
+from ..tables.cells import Array, Numbers, arrow, is_text, missing, numbers, pandas, words
+
+Features = npt.NDArray[np.float32]
+
+LEVELS = 64
+DATE_FORMATS = (
+    "ISO8601", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d",
+    "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S",
+)  # fmt: skip
+DAY, _YEAR = 86_400.0, 365.2425 * 86_400.0
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """`gaps`: whether a missing cell gets a mark of its own."""
+
+    name: str
+    centre: float
+    scale: float
+    gaps: bool
+
+    @property
+    def width(self) -> int:
+        """The number, and whether it was missing."""
+        return 1 + self.gaps
+
+    def encode(self, array: Array) -> Features:
+        """[n, width]."""
+        return _scaled(numbers(array), self.centre, self.scale, self.gaps)
+
+
+@dataclass(frozen=True)
+class DateColumn:
+    """`form` is one of DATE_FORMATS, or "" for a file that knows its dates; `hours`: time of day."""
+
+    name: str
+    form: str
+    centre: float
+    scale: float
+    gaps: bool
+    hours: bool
+
+    @property
+    def width(self) -> int:
+        """Trend, gap, and a sine and a cosine per cycle."""
+        return 1 + self.gaps + 2 * (2 + self.hours)
+
+    def encode(self, array: Array) -> Features:
+        """[n, width]."""
+        seconds = seconds_of(array, self.form)
+        cycles = [_YEAR, 7 * DAY, *([DAY] if self.hours else [])]
+        angles = 2 * np.pi * np.stack([seconds / cycle for cycle in cycles], axis=1)
+        turns = np.nan_to_num(np.concatenate([np.sin(angles), np.cos(angles)], axis=1))
+        trend = _scaled(seconds, self.centre, self.scale, self.gaps)
+        return np.concatenate([trend, turns.astype(np.float32)], axis=1)
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """One 1 a row: at its level, at "any other", or at "missing"."""
+
+    name: str
+    levels: tuple[str, ...]
+    gaps: bool
+
+    @property
+    def width(self) -> int:
+        """Levels, others, missing."""
+        return len(self.levels) + 1 + self.gaps
+
+    def encode(self, array: Array) -> Features:
+        """[n, width]."""
+        pa, pc = arrow(), arrow("compute")
+        cells = words(array)
+        place = pc.index_in(cells, value_set=pa.array(self.levels, pa.string()))
+        codes = np.asarray(pc.fill_null(place, len(self.levels)), dtype=np.int64)
+        if self.gaps:
+            codes = np.where(missing(cells), len(self.levels) + 1, codes)
+        hot = np.zeros((len(codes), self.width), dtype=np.float32)
+        hot[np.arange(len(codes)), codes] = 1
+        return hot
+
+
+Column: TypeAlias = NumberColumn | DateColumn | CategoryColumn
+"""A fitted column: `name`, `width` numbers a cell, and `encode(cells)` [n, width]."""
+
+KINDS: Mapping[str, type[Any]] = {
+    "number": NumberColumn,
+    "date": DateColumn,
+    "category": CategoryColumn,
+}
+
+
+def describe(column: Column) -> dict[str, Any]:
+    """A fitted column as JSON."""
+    (kind,) = (name for name, cls in KINDS.items() if isinstance(column, cls))
+    return {"kind": kind, **asdict(column)}
+
+
+def restore(fields: Mapping[str, Any]) -> Column:
+    """A fitted column from JSON."""
+    values = dict(fields)
+    try:
+        cls = KINDS[values.pop("kind")]
+        column: Column = cls(
+            **{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        )
+    except (KeyError, TypeError) as error:
+        raise DataError(f"a column of the saved pre-processing is damaged ({error})") from error
+    return column
+
+
+def _scaled(values: Numbers, centre: float, scale: float, gaps: bool) -> Features:
+    z = (values - centre) / scale
+    squeezed = np.nan_to_num(z / np.sqrt(1 + (z / 3) ** 2))
+    marks = [np.isnan(values).astype(np.float32)] if gaps else []
+    return np.stack([squeezed.astype(np.float32), *marks], axis=1)
+
+
+def seconds_of(array: Array, form: str) -> Numbers:
+    """Dates as seconds since 1970, read as `form` says; NaN where a cell is none."""
+    if not form or not is_text(array):
+        return numbers(array)
+    pd = pandas()
+    cells = words(array).to_pandas().astype(object)
+    moments = pd.to_datetime(cells, format=form, errors="coerce", utc=True)
+    whole = moments.to_numpy(dtype="datetime64[us]")
+    seconds: Numbers = np.where(np.isnat(whole), np.nan, whole.astype(np.int64) * 1e-6)
+    return seconds

@@ -1,0 +1,126 @@
+"""Texts in any language as dense features.
+
+    counts    of word 1- and 2-grams and of character 2- to 4-grams, hashed into 2^15 buckets each:
+              nothing to fit, no language assumed (scripts without spaces live on the characters)
+    weigh     log(1 + count) * idf, idf = 1 + log((1 + n) / (1 + texts with it)); rows of length one
+    compress  onto the leading right singular vectors of a sample (latent semantic analysis), times
+              8, so that features are of the size a network expects. Their own sizes are kept: the
+              last coordinates are mostly noise, and dividing each by its spread makes it loud
+
+Fitted on a sample of at most 20,000 texts. Buckets that fewer than two of them use are dropped.
+`language_models.py` has a local transformer instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError
+from ..tables.cells import pandas, words
+from ..tables.reader import Piece
+from .columns import Features
+
+SAMPLE, DIMENSIONS = 20_000, 192
+BUCKETS = 2**15
+SIZE = 8.0
+
+
+@dataclass(frozen=True, eq=False)
+class HashedTexts:
+    """kept [b] buckets in use; idf [b]; axes [b, d] singular vectors times SIZE."""
+
+    column: str
+    kept: npt.NDArray[np.int64]
+    idf: Features
+    axes: Features
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one encoded text."""
+        return (self.axes.shape[1],)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns a table must have."""
+        return (self.column,)
+
+    def encode(self, piece: Piece) -> Features:
+        """[n, d]."""
+        weighed = _weighed(_counts(text_of(piece, self.column))[:, self.kept], self.idf)
+        dense: Features = np.asarray(weighed @ self.axes, dtype=np.float32)
+        return dense
+
+    def digests(self, piece: Piece) -> npt.NDArray[np.uint64]:
+        """One number a text."""
+        return text_digests(piece, self.column)
+
+    def state(self) -> dict[str, Any]:
+        """The part of it that is JSON."""
+        return {"column": self.column}
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The part of it that is not."""
+        return {"kept": self.kept, "idf": self.idf, "axes": self.axes}
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> HashedTexts:
+        """Back from both."""
+        return cls(state["column"], arrays["kept"], arrays["idf"], arrays["axes"])
+
+
+def fit_texts(sample: Any, column: str) -> HashedTexts:
+    """Fit on the texts of a pyarrow table."""
+    from sklearn.decomposition import TruncatedSVD
+
+    counts = _counts(text_of(sample, column))
+    used = np.asarray((counts > 0).sum(axis=0)).ravel()
+    kept = np.flatnonzero(used > 1)
+    dimensions = min(DIMENSIONS, len(kept) - 1, counts.shape[0] - 1)
+    if dimensions < 2:
+        raise DataError(
+            f"the texts of column {column!r} have nothing in common; expected words that recur"
+        )
+    idf = (1 + np.log((1 + counts.shape[0]) / (1 + used[kept]))).astype(np.float32)
+    svd = TruncatedSVD(dimensions, random_state=0)
+    svd.fit(_weighed(counts[:, kept], idf))
+    return HashedTexts(column, kept, idf, (SIZE * svd.components_.T).astype(np.float32))
+
+
+def text_of(piece: Piece, column: str) -> list[str]:
+    """The texts of a piece; a missing one is empty."""
+    return ["" if cell is None else cell for cell in words(piece.column(column)).to_pylist()]
+
+
+def text_digests(piece: Piece, column: str) -> npt.NDArray[np.uint64]:
+    """One number a text."""
+    cells = np.array(text_of(piece, column), dtype=object)
+    hashed: npt.NDArray[np.uint64] = pandas().util.hash_array(cells, categorize=False)
+    return hashed
+
+
+def _counts(texts: Sequence[str]) -> Any:
+    from scipy.sparse import hstack
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    by_word = HashingVectorizer(
+        n_features=BUCKETS, ngram_range=(1, 2), norm=None, alternate_sign=False, dtype=np.float32,
+        token_pattern=r"(?u)\w+",
+    )  # fmt: skip
+    by_character = HashingVectorizer(
+        n_features=BUCKETS, ngram_range=(2, 4), norm=None, alternate_sign=False, dtype=np.float32,
+        analyzer="char_wb",
+    )  # fmt: skip
+    return hstack([by_word.transform(texts), by_character.transform(texts)], format="csr")
+
+
+def _weighed(counts: Any, idf: Features) -> Any:
+    from sklearn.preprocessing import normalize
+
+    weighed = counts.astype(np.float32)
+    weighed.data = np.log1p(weighed.data) * idf[weighed.indices]
+    return normalize(weighed, copy=False)

@@ -1,0 +1,95 @@
+"""Cells of a table as numbers, as words and as labels, whatever type the file gave them.
+
+numbers   float64 [n], NaN where a cell is missing, infinite or no number
+words     strings, stripped; missing where a cell is missing or blank
+labels    words, and "1.0" is "1": a column of whole numbers with one gap becomes 1.0, 2.0, ...
+          in many programs, and must still be the same class
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..optional import optional
+
+Numbers: TypeAlias = npt.NDArray[np.float64]
+Array: TypeAlias = Any
+"""A pyarrow array."""
+
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>", "?")
+"""What stands for a missing cell in a text file."""
+
+
+def arrow(part: str = "") -> Any:
+    """pyarrow, or one of its modules."""
+    name = f"pyarrow.{part}" if part else "pyarrow"
+    return optional(name, package="pyarrow", needed_for="reading tables")
+
+
+def pandas() -> Any:
+    """pandas."""
+    return optional("pandas", package="pandas", needed_for="reading tables")
+
+
+def numbers(array: Array) -> Numbers:
+    """Every cell as a number; seconds since 1970 for times."""
+    pa, pc, types = arrow(), arrow("compute"), arrow("types")
+    kind = array.type
+    if types.is_dictionary(kind):
+        return numbers(array.dictionary_decode())
+    if types.is_null(kind):
+        return np.full(len(array), np.nan)
+    if types.is_boolean(kind):
+        array = pc.cast(array, pa.uint8())
+    if types.is_date(kind) or types.is_timestamp(kind):
+        whole = pc.cast(pc.cast(array, pa.timestamp("us"), safe=False), pa.int64())
+        array = pc.multiply(pc.cast(whole, pa.float64(), safe=False), 1e-6)
+    if is_text(array):
+        values = pandas().to_numeric(array.to_pandas().astype(object), errors="coerce")
+        found = np.asarray(values, dtype=np.float64)
+    else:
+        found = np.asarray(
+            pc.cast(array, pa.float64(), safe=False).to_numpy(zero_copy_only=False),
+            dtype=np.float64,
+        )
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def words(array: Array) -> Array:
+    """Every cell as a stripped string, a pyarrow array with nulls."""
+    pa, pc, types = arrow(), arrow("compute"), arrow("types")
+    kind = array.type
+    if types.is_dictionary(kind):
+        return words(array.dictionary_decode())
+    if types.is_boolean(kind):
+        return pc.if_else(array, "True", "False")
+    text = pc.cast(array, pa.string())
+    if is_text(array):
+        text = pc.utf8_trim_whitespace(text)
+        blank = pc.is_in(text, value_set=pa.array(MISSING))
+        return pc.if_else(blank, pa.scalar(None, pa.string()), text)
+    if types.is_floating(kind):
+        return pc.if_else(pc.is_finite(array), text, pa.scalar(None, pa.string()))
+    return text
+
+
+def labels(array: Array) -> Array:
+    """`words`, with whole numbers written without a decimal point."""
+    return arrow("compute").replace_substring_regex(
+        words(array), pattern=r"^(-?\d+)\.0+$", replacement=r"\1"
+    )
+
+
+def is_text(array: Array) -> bool:
+    """Whether cells are strings."""
+    types = arrow("types")
+    return bool(types.is_string(array.type) or types.is_large_string(array.type))
+
+
+def missing(array: Array) -> npt.NDArray[np.bool_]:
+    """Which cells of a pyarrow array are null."""
+    nulls: npt.NDArray[np.bool_] = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+    return nulls

@@ -1,0 +1,135 @@
+"""The labels of a table or folder, gathered piece by piece, and what kind of task they make.
+
+    classes      words, or whole numbers of which there are few
+    regression   numbers with fractions, or too many different ones
+
+>>> gather = TargetScan(); gather.add_names(["cat", "dog", None]); gather.finish().names
+('cat', 'dog')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError, unknown
+from .cells import Array, Numbers, arrow, labels, numbers
+
+Codes = npt.NDArray[np.int64]
+
+TASKS = ("auto", "classes", "regression")
+MOST_CLASSES = 10_000
+FEW = 30
+"""So many different whole numbers are classes; more are a quantity."""
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """codes [n] place in `names`, -1 missing; values [n] numbers, NaN missing; None if not such."""
+
+    names: tuple[str, ...]
+    codes: Codes | None
+    values: Numbers | None
+
+    def __len__(self) -> int:
+        found = self.codes if self.codes is not None else self.values
+        return 0 if found is None else len(found)
+
+    @property
+    def missing(self) -> npt.NDArray[np.bool_]:
+        """Which labels are missing."""
+        if self.codes is not None:
+            return np.asarray(self.codes < 0)
+        assert self.values is not None, "labels are codes or numbers"
+        return np.isnan(self.values)
+
+    def guess(self) -> str:
+        """The kind of task."""
+        if self.values is None or bool((np.isnan(self.values) & ~self.missing).any()):
+            return "classes"
+        known = self.values[~np.isnan(self.values)]
+        whole = bool(np.all(known % 1 == 0))
+        few = self.codes is not None and len(self.names) <= FEW
+        return "classes" if whole and few else "regression"
+
+    def coded(self, names: Sequence[str]) -> Codes:
+        """Places in another list of names; -1 where missing or not among them."""
+        assert self.codes is not None, "asked only of classes"
+        place = {name: k for k, name in enumerate(names)}
+        moved = np.array([*(place.get(name, -1) for name in self.names), -1], dtype=np.int64)
+        return moved[self.codes]
+
+
+class TargetScan:
+    """Gathers labels; memory is 16 bytes a row, and gives up on classes past 10,000 of them."""
+
+    def __init__(self) -> None:
+        self._place: dict[str, int] = {}
+        self._codes: list[Codes] | None = []
+        self._values: list[Numbers] | None = []
+
+    def add(self, array: Array) -> None:
+        """The next piece of the target column."""
+        cells = labels(array)
+        if self._values is not None:
+            values = numbers(array)
+            there = len(cells) - cells.null_count
+            if there and not np.any(~np.isnan(values)):
+                self._values = None
+            else:
+                self._values.append(values)
+        if self._codes is not None:
+            encoded = cells.dictionary_encode()
+            found = encoded.dictionary.to_pylist()
+            moved = np.array(
+                [*(self._place.setdefault(name, len(self._place)) for name in found), -1]
+            )
+            local = np.asarray(arrow("compute").fill_null(encoded.indices, len(found)))
+            self._codes.append(moved[local].astype(np.int64))
+            if len(self._place) > MOST_CLASSES:
+                self._codes, self._place = None, {}
+
+    def add_names(self, names: Sequence[str | None]) -> None:
+        """The next labels, as words."""
+        pa = arrow()
+        self.add(pa.array(names, pa.string()))
+
+    def finish(self) -> Targets:
+        """All of them; names in order: numbers by size, words by alphabet."""
+        codes = (
+            None if self._codes is None else np.concatenate([np.empty(0, np.int64), *self._codes])
+        )
+        values = None if self._values is None else np.concatenate([np.empty(0), *self._values])
+        if codes is None and values is None:
+            raise DataError(
+                f"the target has more than {MOST_CLASSES:,} different labels that are no numbers; "
+                "expected classes or a quantity: is it the right column?"
+            )
+        names = sorted(self._place, key=_order)
+        gathered = Targets(tuple(self._place), codes, values)
+        if codes is None:
+            return gathered
+        return Targets(tuple(names), gathered.coded(names), values)
+
+
+def _order(name: str) -> tuple[int, float, str]:
+    try:
+        return 0, float(name), name
+    except ValueError:
+        return 1, 0.0, name
+
+
+def decide_task(asked: str, targets: Targets) -> str:
+    """The task asked for, or the one the labels look like."""
+    if asked not in TASKS:
+        raise unknown("task", asked, TASKS)
+    if asked == "regression" and targets.values is None:
+        raise DataError("--task regression was asked, but the labels are words; expected numbers")
+    if asked == "classes" and targets.codes is None:
+        raise DataError(
+            f"--task classes was asked, but there are more than {MOST_CLASSES:,} different labels"
+        )
+    return targets.guess() if asked == "auto" else asked

@@ -1,0 +1,197 @@
+"""Tables on disk, read in pieces: CSV (any delimiter) and Parquet.
+
+    table = open_table("rows.csv")
+    for piece in table.pieces(): ...      # pyarrow record batches, a few MB each
+
+Cells of a CSV come as strings: types guessed from the first rows break on the millionth. Memory
+is bounded by the size of a piece, never by that of the file. A row's position in the file, from 0,
+is its index everywhere in this library.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ..errors import DataError, unknown
+from .cells import MISSING, arrow
+
+Piece: TypeAlias = Any
+"""A pyarrow record batch."""
+
+CSV, PARQUET = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
+ROWS = 65_536
+BLOCK = 8 * 2**20
+_HEAD = 2**16
+_DELIMITERS = ",;\t|"
+_MAGIC = {
+    b"PK\x03\x04": "a zip archive or an Excel workbook; save the sheet as CSV",
+    b"PAR1": "a Parquet file; name it .parquet",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook; save the sheet as CSV",
+    b"\x1f\x8b": "a gzip file; name it .csv.gz",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that can be read again and again; `columns` in the order of the file."""
+
+    path: Path
+    columns: tuple[str, ...]
+    delimiter: str | None = None  # None: Parquet
+    encoding: str = "utf-8"
+
+    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Piece]:
+        """The rows in order, `columns` of them (all if None), a piece at a time."""
+        wanted = list(self.columns if columns is None else columns)
+        self.require(*wanted)
+        read = _read_parquet if self.delimiter is None else _read_csv
+        pa = arrow()
+        try:
+            yield from read(self, wanted)
+        except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError) as error:
+            raise _unreadable(self.path, str(error), self.encoding) from error
+        except UnicodeError as error:
+            raise _undecodable(self.path, self.encoding, error) from error
+
+    def require(self, *names: str) -> None:
+        """An error with the nearest name for a column that is not there."""
+        for name in names:
+            if name not in self.columns:
+                error = unknown("column", name, self.columns)
+                raise DataError(f"{self.path}: {error}")
+
+
+def is_table(path: Path) -> bool:
+    """Whether the name is that of a table."""
+    return path.name.lower().endswith((*CSV, *PARQUET))
+
+
+def open_table(path: str | Path, *, encoding: str = "utf-8") -> Table:
+    """Look at the head of a table: its columns, and whether it is what its name says."""
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"there is no {path}; expected a .csv or .parquet file")
+    name = path.name.lower()
+    if name.endswith(PARQUET):
+        return Table(path, _parquet_columns(path))
+    if not name.endswith(CSV):
+        known = ", ".join((*CSV, *PARQUET))
+        raise DataError(f"{path} has an unknown ending; expected one of {known}")
+    header, delimiter = _csv_header(path, encoding)
+    return Table(path, _checked_names(path, header), delimiter, encoding)
+
+
+def _parquet_columns(path: Path) -> tuple[str, ...]:
+    pa, pq = arrow(), arrow("parquet")
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DataError(
+            f"{path} is no Parquet file, or is truncated ({_first_line(error)}); write it again"
+        ) from error
+    return _checked_names(path, schema.names)
+
+
+def _csv_header(path: Path, encoding: str) -> tuple[list[str], str]:
+    unpacked = gzip.open if path.name.lower().endswith(".gz") else open
+    try:
+        with unpacked(path, "rb") as stream:
+            head = stream.read(_HEAD)
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise DataError(f"{path} is no gzip file, or is truncated; write it again") from error
+    for magic, what in _MAGIC.items():
+        if head.startswith(magic):
+            raise DataError(f"{path} is {what}")
+    try:
+        text = head[: head.rfind(b"\n") + 1 or None].decode(encoding).removeprefix("\ufeff")
+    except LookupError:
+        raise DataError(f"unknown encoding {encoding!r}; for example utf-8, latin-1") from None
+    except UnicodeError as error:
+        if b"\0" in head:
+            raise _binary(path) from error
+        raise _undecodable(path, encoding, error) from error
+    if "\0" in text:
+        raise _binary(path)
+    if not text.strip():
+        raise DataError(f"{path} is empty; expected a header line and rows")
+    first = text.splitlines()[0]
+    delimiter = max(_DELIMITERS, key=lambda d: len(_fields(text, d)))
+    return _fields(first if len(first) == len(text) else text, delimiter), delimiter
+
+
+def _fields(text: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader(io.StringIO(text), delimiter=delimiter))
+    except csv.Error:
+        return []
+
+
+def _checked_names(path: Path, names: Sequence[str]) -> tuple[str, ...]:
+    names = [name.strip() for name in names]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(
+            f"{path} has two columns called {twice[0]!r}; give every column a name of its own"
+        )
+    return tuple(names)
+
+
+def _read_parquet(table: Table, columns: list[str]) -> Iterator[Piece]:
+    # Neither mapped nor read ahead: both keep in memory what has been passed already.
+    with arrow("parquet").ParquetFile(table.path, memory_map=False, pre_buffer=False) as file:
+        by_name = dict(zip(table.columns, file.schema_arrow.names, strict=True))
+        for piece in file.iter_batches(ROWS, columns=[by_name[c] for c in columns]):
+            yield arrow().RecordBatch.from_arrays(
+                [piece.column(by_name[c]) for c in columns], names=columns
+            )
+
+
+def _read_csv(table: Table, columns: list[str]) -> Iterator[Piece]:
+    pa, pc = arrow(), arrow("csv")
+    with pc.open_csv(
+        table.path,
+        read_options=pc.ReadOptions(
+            block_size=BLOCK, column_names=list(table.columns), skip_rows_after_names=1,
+            encoding=table.encoding,
+        ),
+        parse_options=pc.ParseOptions(
+            delimiter=table.delimiter, newlines_in_values=True, ignore_empty_lines=True
+        ),
+        convert_options=pc.ConvertOptions(
+            column_types=dict.fromkeys(columns, pa.string()),
+            include_columns=columns,
+            null_values=list(MISSING),
+            strings_can_be_null=True,
+        ),
+    ) as reader:  # fmt: skip
+        yield from reader
+
+
+def _binary(path: Path) -> DataError:
+    return DataError(f"{path} is a binary file, not CSV; expected lines of text")
+
+
+def _undecodable(path: Path, encoding: str, error: UnicodeError) -> DataError:
+    where = f"byte {error.start}, " if isinstance(error, UnicodeDecodeError) else ""
+    return DataError(
+        f"{path} is not {encoding} text ({where}{getattr(error, 'reason', error)}); "
+        "give --encoding, for example --encoding latin-1, or save it as UTF-8"
+    )
+
+
+def _unreadable(path: Path, message: str, encoding: str) -> DataError:
+    if "UTF8" in message or "codec" in message:
+        return _undecodable(path, encoding, UnicodeError("invalid bytes"))
+    return DataError(f"{path} cannot be read: {_first_line(message)}; mend that row")
+
+
+def _first_line(error: object) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:160]

@@ -1,0 +1,100 @@
+"""The first look at a table: every label, which rows are marked as checked, and a sample of rows.
+
+One pass, bounded memory: labels take 16 bytes a row, the sample at most `SAMPLE` rows, drawn so
+that each row is equally likely however long the table turns out to be: every row draws a key, and
+the rows with the smallest keys stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError
+from ..rng import Draws
+from .cells import arrow
+from .labels import Targets, TargetScan
+from .reader import Piece, Table
+from .row_filter import Condition
+
+SAMPLE = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """rows of the table; labels; marked [rows]; the sample, and where its rows stand."""
+
+    rows: int
+    targets: Targets
+    marked: npt.NDArray[np.bool_]
+    sample: Any = None
+    sample_rows: npt.NDArray[np.int64] | None = None
+
+
+def scan(
+    table: Table,
+    target: str,
+    *,
+    marking: Condition | None = None,
+    columns: Sequence[str] = (),
+    capacity: int = SAMPLE,
+    seed: int = 0,
+) -> Scan:
+    """Read `table` once; the sample has `columns` of rows that have a label and are not marked."""
+    needed = list(dict.fromkeys([target, *columns, *([marking.column] if marking else [])]))
+    labels, marks, keeper = TargetScan(), [], _Sample(capacity, seed)
+    rows = 0
+    for piece in table.pieces(needed):
+        labels.add(piece.column(target))
+        mark = (
+            marking.meets(piece.column(marking.column))
+            if marking
+            else np.zeros(piece.num_rows, dtype=bool)
+        )
+        marks.append(mark)
+        if columns:
+            usable = ~mark & ~np.asarray(piece.column(target).is_null())
+            keeper.add(piece.select(list(columns)), rows, usable)
+        rows += piece.num_rows
+    if not rows:
+        raise DataError(f"{table.path} has no rows; expected a header line and rows")
+    sample, places = keeper.finish() if columns else (None, None)
+    return Scan(rows, labels.finish(), np.concatenate(marks), sample, places)
+
+
+class _Sample:
+    def __init__(self, capacity: int, seed: int) -> None:
+        self._capacity, self._draws = capacity, Draws(seed, "sample")
+        self._kept: list[Any] = []
+        self._keys, self._rows = np.empty(0), np.empty(0, np.int64)
+
+    def add(self, piece: Piece, first: int, usable: npt.NDArray[np.bool_]) -> None:
+        keys = self._draws.uniform(piece.num_rows)
+        full = len(self._keys) >= self._capacity
+        chosen = np.flatnonzero(usable & (keys < self._keys.max()) if full else usable)
+        self._kept.append(piece.take(arrow().array(chosen)))
+        self._keys = np.concatenate([self._keys, keys[chosen]])
+        self._rows = np.concatenate([self._rows, first + chosen])
+        if len(self._keys) > 2 * self._capacity:
+            self._trim()
+
+    def _trim(self) -> None:
+        if len(self._keys) > self._capacity:
+            best = np.sort(np.argpartition(self._keys, self._capacity)[: self._capacity])
+            self._kept = [self._joined().take(arrow().array(best))]
+            self._keys, self._rows = self._keys[best], self._rows[best]
+
+    def _joined(self) -> Any:
+        pa = arrow()
+        parts = [
+            pa.Table.from_batches([k]) if not isinstance(k, pa.Table) else k for k in self._kept
+        ]
+        return pa.concat_tables(parts, promote_options="permissive").combine_chunks()
+
+    def finish(self) -> tuple[Any, npt.NDArray[np.int64]]:
+        self._trim()
+        return self._joined(), self._rows.astype(np.int64)

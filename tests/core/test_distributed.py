@@ -1,0 +1,139 @@
+"""Processes that share a batch do what one does on the joined batch: weights, gradients, parameters."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+
+from support.process_faults import (
+    by_itself,
+    empty_everywhere,
+    joint_scores,
+    not_finite,
+    refused,
+    sharded_auto,
+)
+from support.processes import together
+from support.shared_batches import Metered, Shared
+
+SCENARIOS = {
+    "even": Shared(),
+    "uneven": Shared(train=(6, 3, 1, 5), clean=(2, 5, 3, 1)),
+    "literal": Shared(train=(6, 3), options={"safeguard": None}),
+    "accumulated": Shared(train=(6, 3), accumulate=4),
+    "accumulated, literal": Shared(accumulate=4, options={"safeguard": None}),
+    "negative": Shared(opposed=0),
+    "negative everywhere but here": Shared(train=(4, 5), opposed=1, options={"safeguard": None}),
+    "no train examples": Shared(train=(7, 0)),
+    "no clean examples": Shared(clean=(0, 6)),
+    "neither": Shared(model="folded", train=(0, 5), clean=(0, 4)),
+    "joint statistics": Shared(model="joint_norm", train=(6, 3), clean=(5, 3)),
+    "joint statistics, nothing here": Shared(model="joint_norm", train=(0, 9), clean=(7, 0)),
+    "plain": Shared(wrap="plain", train=(6, 3)),
+    "plain, literal": Shared(wrap="plain", train=(0, 5), options={"safeguard": None}),
+    "last layer": Shared(options={"params": "2"}, train=(6, 3)),
+    "chunks": Shared(train=(7, 2), options={"chunk": 3}),
+    "forward_mode": Shared(options={"backend": "forward_mode"}),
+    "double_backward": Shared(options={"backend": "double_backward"}),
+}
+FAR = {"backend": "finite_difference"}
+SHARDED = {
+    "sharded": Shared(wrap="fsdp", train=(6, 3), options=FAR),
+    "sharded, literal": Shared(wrap="fsdp", options={**FAR, "safeguard": None}),
+    "sharded, accumulated": Shared(wrap="fsdp", accumulate=2, options=FAR),
+    "sharded, nothing here": Shared(wrap="fsdp", train=(7, 0), clean=(0, 5), options=FAR),
+}
+METERED = {
+    "literal": Metered(options={"safeguard": None}),
+    "guarded": Metered(),
+    "last layer": Metered(options={"safeguard": None, "params": "2"}),
+    "sharded": Metered(wrap="fsdp", options={**FAR, "safeguard": None}),
+}
+FAULTS = {
+    "refused": refused,
+    "sharded, auto": sharded_auto,
+    "not finite": not_finite,
+    "empty": empty_everywhere,
+    "by itself": by_itself,
+    "joint scores": joint_scores,
+}
+
+
+@functools.cache
+def ran(world: int):
+    more = {**SHARDED, **{f"metered: {n}": s for n, s in METERED.items()}, **FAULTS}
+    return together(world, {**SCENARIOS, **more} if world == 2 else SCENARIOS)
+
+
+@functools.cache
+def expected(name: str, world: int):
+    return {**SCENARIOS, **SHARDED}[name].alone(world)
+
+
+# Where it matters which back-end "auto" settles on: one that follows joint statistics exactly.
+BACKEND = {
+    "even": "ghost",
+    "joint statistics": "double_backward",
+    "joint statistics, nothing here": "double_backward",
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("world", [1, 2, 3, 4])
+def test_many_processes_train_what_one_trains(world, name):
+    assert_as_one(world, name, 1e-9)
+
+
+@pytest.mark.parametrize("name", SHARDED)
+def test_sharded_parameters_train_what_whole_ones_do(name):
+    assert_as_one(2, name, 1e-5)  # a difference quotient in float64, over twenty steps
+
+
+def assert_as_one(world, name, error):
+    found, one = ran(world)[name], expected(name, world)
+    for result in found:
+        assert isinstance(result, dict), result
+        assert result["backend"] == BACKEND.get(name, result["backend"]) or world == 1
+    close = functools.partial(torch.testing.assert_close, rtol=error, atol=error)
+    for step in range(len(one["weights"])):
+        for kind in ("weights", "scores"):
+            close(torch.cat([r[kind][step] for r in found]), one[kind][step])
+        for kind in ("factor", "clean_loss", "ess", "zeros"):
+            for result in found:
+                close(result[kind][step].double(), one[kind][step].double(), check_dtype=False)
+    for result in found:
+        for mine, right in zip(result["gradient"], one["gradient"], strict=True):
+            close(mine, right)
+        for key, right in one["state"].items():
+            close(result["state"][key], right)
+
+
+def own(sent):
+    """Without what fully_shard exchanges by itself."""
+    return [(name, size) for name, size in sent if name in ("allreduce_", "allgather_")]
+
+
+@pytest.mark.parametrize("name", METERED)
+def test_a_step_exchanges_what_the_docs_say(name):
+    float64, numbers = 8, 9
+    gathered = ("allgather_", numbers * float64)
+    for result in ran(2)[f"metered: {name}"]:
+        assert isinstance(result, dict), result
+        size, tensors = result["size"], result["tensors"]
+        expected = {
+            "literal": [("allreduce_", (size + 2) * float64), gathered],
+            "guarded": [
+                ("allreduce_", (size + 2) * float64), gathered,
+                ("allreduce_", (size + tensors) * float64),
+            ],
+            "last layer": [("allreduce_", (8 * 3 + 3 + 2) * float64), gathered],
+            "sharded": [("allreduce_", 2 * float64), ("allreduce_", 2 * float64), gathered],
+        }  # fmt: skip
+        assert own(result["sent"]) == expected[name]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_one_process_meets_all_are_told(name):
+    assert ran(2)[name] == ["fine", "fine"]

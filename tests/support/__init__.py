@@ -1,0 +1,1 @@
+"""What tests share: problems, files, processes, runs; nothing here is a test."""

@@ -18,10 +18,18 @@ def optional(module: str, *, package: str, needed_for: str, extra: str = "app") 
         with held_interrupts():
             return importlib.import_module(module)
     except ImportError as error:
-        raise MissingExtraError(
-            f"{needed_for} needs {package}, which is not installed; "
-            f"run: pip install 'reweigh[{extra}]'"
-        ) from error
+        raise _not_installed(needed_for, package, extra) from error
+
+
+def missing_framework(extra: str, error: ImportError) -> MissingExtraError:
+    """The error for an integration whose framework, which `extra` brings, is not installed."""
+    return _not_installed("this integration", error.name or extra, extra)
+
+
+def _not_installed(needed_for: str, package: str, extra: str) -> MissingExtraError:
+    return MissingExtraError(
+        f"{needed_for} needs {package}, which is not installed; run: pip install 'reweigh[{extra}]'"
+    )
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from reweigh.review.delimited import records, with_cells
 from reweigh.review.exports import export
 from reweigh.review.run import open_run
 from reweigh.review.suspects import Suspects
-from reweigh.spreadsheets import harmless, is_formula
+from reweigh.text import harmless, is_formula
 from support.review_runs import PETS, image_run, regression_run, suspect, table_run, write_run
 
 

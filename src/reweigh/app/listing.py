@@ -10,8 +10,8 @@ from typing import Any
 
 from ..errors import DataError
 from ..files import whole
-from ..spreadsheets import harmless
 from ..tables.cells import arrow
+from ..text import harmless
 from .audit import COLUMNS
 from .folder import AUDIT, Run
 

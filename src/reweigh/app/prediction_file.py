@@ -12,10 +12,10 @@ import numpy as np
 
 from ..errors import DataError
 from ..files import whole
-from ..spreadsheets import harmless
 from ..tables.cells import arrow
 from ..tables.images import ImageEncoder
 from ..tables.reader import open_table
+from ..text import harmless
 from .predict import Predictor, image_paths, load
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..numerals import numeral
+from ..text import numeral
 from .bar import shown_bar
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..clean_set import pseudo_clean
 from ..errors import ReweighWarning
-from .extras import missing
+from ..optional import missing_framework
 from .networks import make_network
 
 try:
@@ -22,7 +22,7 @@ try:
 
     from .skorch_net import NumberedRows, ReweighedNet, as_fetched
 except ImportError as error:
-    raise missing("skorch", error) from error
+    raise missing_framework("skorch", error) from error
 
 PER_CLASS = 10  # pseudo-clean rows, where no clean ones are given
 NO_CLEAN_SET = (

@@ -22,13 +22,13 @@ from torch import Tensor, nn
 from ..audit import Ledger
 from ..core import Reweighter, Step, group_of
 from ..errors import SettingError
-from .extras import missing
+from ..optional import missing_framework
 from .numbered import Numbered, NumberedItem
 
 try:
     from lightning.pytorch import LightningModule
 except ImportError as error:
-    raise missing("lightning", error) from error
+    raise missing_framework("lightning", error) from error
 
 __all__ = ["Numbered", "ReweighMixin"]
 

@@ -17,12 +17,12 @@ from torch.nn import functional
 
 from ..core.model.loss import Batch, Loss
 from ..errors import LossShapeError
-from .extras import missing
+from ..optional import missing_framework
 
 try:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 except ImportError as error:
-    raise missing("transformers", error) from error
+    raise missing_framework("transformers", error) from error
 
 IGNORED = -100
 

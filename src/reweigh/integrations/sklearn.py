@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import BatchError, ReweighWarning, SettingError
-from .extras import missing
+from ..optional import missing_framework
 
 try:
     from sklearn.base import ClassifierMixin, RegressorMixin
@@ -31,7 +31,7 @@ try:
 
     from .estimator import ReweighedEstimator
 except ImportError as error:
-    raise missing("skorch", error) from error
+    raise missing_framework("skorch", error) from error
 
 
 class ReweighClassifier(ClassifierMixin, ReweighedEstimator):  # type: ignore[misc]

@@ -15,14 +15,14 @@ from torch.utils.data import Dataset
 
 from ..audit import Ledger
 from ..core import Reweighter, per_example
+from ..optional import missing_framework
 from .clean_draws import CleanDraws
-from .extras import missing
 
 try:
     from skorch import NeuralNet
     from skorch.callbacks import PassthroughScoring
 except ImportError as error:
-    raise missing("skorch", error) from error
+    raise missing_framework("skorch", error) from error
 
 
 class NumberedRows(Dataset[Any]):

@@ -21,8 +21,8 @@ from ..core import Reweighter, Step
 from ..core.model.loss import Loss
 from ..core.processes.ddp import inside
 from ..errors import SettingError
+from ..optional import missing_framework
 from .clean_draws import CleanDraws
-from .extras import missing
 from .numbered import NUMBER, NumberedCollator, NumberedDicts
 from .sequence_loss import sequence_loss
 
@@ -30,7 +30,7 @@ try:
     from transformers import Trainer, TrainerCallback
     from transformers.trainer_utils import get_last_checkpoint
 except ImportError as error:
-    raise missing("transformers", error) from error
+    raise missing_framework("transformers", error) from error
 
 LOGGED = ("clean_loss", "effective_sample_size", "zero_share")
 

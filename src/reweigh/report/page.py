@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import MissingExtraError
-from ..numerals import numeral
+from ..text import numeral
 
 
 def environment() -> Any:

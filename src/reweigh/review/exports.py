@@ -21,7 +21,7 @@ from typing import IO
 
 from ..errors import DataError
 from ..files import whole
-from ..spreadsheets import harmless
+from ..text import harmless
 from . import showing
 from .corrections import Corrected, Corrections, correct_delimited, correct_listing, correct_parquet
 from .decisions import Decision, check_shape, read

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ..errors import DataError, unknown
+from ..text import first_line
 from .cells import MISSING, arrow
 
 Piece: TypeAlias = Any
@@ -95,7 +96,7 @@ def _parquet_columns(path: Path) -> tuple[str, ...]:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise DataError(
-            f"{path} is no Parquet file, or is truncated ({_first_line(error)}); write it again"
+            f"{path} is no Parquet file, or is truncated ({first_line(error)[:160]}); write it again"
         ) from error
     return _checked_names(path, schema.names)
 
@@ -190,8 +191,4 @@ def _undecodable(path: Path, encoding: str, error: UnicodeError) -> DataError:
 def _unreadable(path: Path, message: str, encoding: str) -> DataError:
     if "UTF8" in message or "codec" in message:
         return _undecodable(path, encoding, UnicodeError("invalid bytes"))
-    return DataError(f"{path} cannot be read: {_first_line(message)}; mend that row")
-
-
-def _first_line(error: object) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:160]
+    return DataError(f"{path} cannot be read: {first_line(message)[:160]}; mend that row")

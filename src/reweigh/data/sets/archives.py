@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from ...errors import DataError
+from ...text import first_line
 
 LARGEST = 4 * 2**30
 """Unpacked bytes accepted from one archive; the largest here, MNIST as text, has 128 MB."""
@@ -49,7 +50,7 @@ def unpack(path: Path, into: Path) -> None:
     except _BROKEN as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk, not the archive
-        why = (str(error).splitlines() or [type(error).__name__])[0].rstrip(":")
+        why = first_line(error).rstrip(":")
         raise DataError(
             f"{path} is truncated or not an archive ({why}); fetch or copy it again"
         ) from error

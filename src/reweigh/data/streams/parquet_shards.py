@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ...errors import DataError
 from ...tables.cells import arrow
 from ...tables.reader import open_table
+from ...text import first_line
 from .rows import Rows
 
 PIECE = 4096
@@ -50,9 +51,7 @@ def read(path: Path, first: int, last: int, fields: Sequence[str]) -> Iterator[R
                     part = piece.slice(low, high - low)
                     yield {name: _values(part.column(name), path, name) for name in fields}
     except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(
-            f"{path} cannot be read ({str(error).splitlines()[0]}); write it again"
-        ) from error
+        raise DataError(f"{path} cannot be read ({first_line(error)}); write it again") from error
 
 
 def _values(column: Any, path: Path, name: str) -> npt.NDArray[Any]:

@@ -14,7 +14,7 @@ from reweigh.methods import METHODS
 from reweigh.methods.needs import EXPECTED
 
 CARDS = Path(__file__).parents[2] / "docs" / "methods"
-COSTS = CARDS.parents[2] / "results" / "methods" / "cost.json"
+COSTS = CARDS.parents[1] / "results" / "methods" / "cost.json"
 INDEX = CARDS / "README.md"
 MARKS = "<!-- table -->\n", "<!-- /table -->"
 

@@ -93,6 +93,6 @@ def test_a_checkpoint_is_read_by_another_number_of_processes(tmp_path):
 
 @pytest.mark.parametrize("method", [name for name, row in METHODS.items() if not row.shares])
 def test_a_method_whose_state_would_come_apart_is_refused(monkeypatch, method):
-    monkeypatch.setattr("reweigh.methods.table.processes", lambda: 2)
+    monkeypatch.setattr("reweigh.methods.table.process_count", lambda: 2)
     with pytest.raises(SettingError, match=rf"2 processes train with '{method}'.*expected one"):
         fit(no_dropout, digits_task(), tiny_config(method, device="cpu"))

@@ -7,11 +7,25 @@ rule), `reweighter` (the step). `ghost` and `forward_mode` are the fast ways to 
 
 from .backends.selection import Choice
 from .backends.table import BACKENDS
+from .model.loss import Batch as Batch
+from .model.loss import Loss as Loss
+from .model.loss import batch_size as batch_size
+from .model.loss import evaluate as evaluate
 from .model.loss import per_example
+from .model.loss import rows as rows
+from .model.parameters import Params as Params
+from .model.parameters import trainable as trainable
+from .model.snapshot import differentiable_kernels as differentiable_kernels
+from .model.snapshot import eager as eager
+from .model.snapshot import isolated as isolated
 from .ops import tangent_rules as tangent_rules
 from .ops.gradient_rules import gradient_rule
 from .ops.tangents import tangent_rule
+from .processes.ddp import inside as inside
 from .processes.group import Group, group_of
+from .processes.group import process_count as process_count
+from .processes.group import says_lost as says_lost
+from .processes.group import unanswered as unanswered
 from .reweighter import Reweighter
 from .rule import effective_sample_size, weights_from_scores
 from .safeguard import Safeguard
@@ -19,6 +33,7 @@ from .scores import example_scores
 from .step import Step
 from .validate import Finding, validate
 
+# Public names only. What is imported above "as" itself serves our other packages.
 __all__ = [
     "BACKENDS",
     "Choice",

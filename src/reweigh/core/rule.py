@@ -34,9 +34,9 @@ def weights_from_scores(scores: Tensor, whole: Sums | None = None) -> Tensor:
 
 
 def effective_sample_size(weights: Tensor) -> Tensor:
-    """How many examples the weights amount to, 1 / sum_i weight_i^2 for weights that sum to one; 0 if none.
+    """How many examples the weights [..., n] amount to: (sum_i weight_i)^2 / sum_i weight_i^2, [...].
 
-    n when all are equal, 1 when one example has everything.
+    n when all weights are equal, 1 when one example has all the weight, 0 when no example has any.
     """
-    squares = weights.square().sum()
-    return torch.where(squares > 0, weights.sum().square() / squares.clamp(min=1e-38), 0.0)
+    squares = weights.square().sum(-1)
+    return torch.where(squares > 0, weights.sum(-1).square() / squares.clamp(min=1e-38), 0.0)

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..core.model.loss import Batch, Loss
+from ..core import Batch, Loss
 from ..errors import LossShapeError
 from ..optional import missing_framework
 

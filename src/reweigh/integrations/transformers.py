@@ -17,9 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..audit import Ledger
-from ..core import Reweighter, Step
-from ..core.model.loss import Loss
-from ..core.processes.ddp import inside
+from ..core import Loss, Reweighter, Step, inside
 from ..errors import SettingError
 from ..optional import missing_framework
 from .clean_draws import CleanDraws

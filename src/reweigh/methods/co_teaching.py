@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.model.loss import Batch, Loss
+from ..core import Batch, Loss
 from ..errors import SettingError
 from .contract import Method, Problem, View, Weighed
 

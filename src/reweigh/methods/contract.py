@@ -22,8 +22,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..core.model.loss import Batch, Loss
-from ..core.processes.group import group_of
+from ..core import Batch, Loss, group_of
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 """`criterion(outputs, targets) -> Tensor[n]`, one value per example."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..core.model.loss import Batch, Loss
+from ..core import Batch, Loss
 from ..errors import SettingError
 from .contract import Method, Problem, View, Weighed
 from .memory import Memory

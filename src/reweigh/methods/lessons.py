@@ -7,8 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from ..core.model.loss import batch_size, rows
-from ..core.model.snapshot import isolated
+from ..core import batch_size, isolated, rows
 from .contract import Problem
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..core.model.loss import Loss
+from ..core import Loss
 from ..errors import SettingError
 from .contract import Method, Problem, Stateful, View, Weighed, plain_losses
 from .lessons import labelled_twice, losses_of_both

@@ -20,9 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..core.model.loss import Batch, Loss, evaluate
-from ..core.model.parameters import trainable
-from ..core.model.snapshot import differentiable_kernels, eager
+from ..core import Batch, Loss, differentiable_kernels, eager, evaluate, trainable
 from ..errors import SettingError
 from .contract import Method, Problem, Stateful, View, Weighed, plain_losses
 from .seeded import seeded

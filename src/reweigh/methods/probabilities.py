@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..core.model.loss import Batch, Loss
+from ..core import Batch, Loss
 from ..errors import LossShapeError
 from .contract import Problem
 

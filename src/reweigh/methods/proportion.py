@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..core.rule import weights_from_scores
+from ..core import weights_from_scores
 from .contract import Method, Problem, View, plain_losses, weighed_by
 
 

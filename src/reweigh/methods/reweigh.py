@@ -13,9 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..core import Reweighter, Safeguard
-from ..core.model.loss import Loss
-from ..core.model.parameters import Params
+from ..core import Loss, Params, Reweighter, Safeguard
 from .contract import Method, Problem, View, Weighed, plain_losses
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from ..core.processes.group import processes
+from ..core import process_count
 from ..errors import SettingError, unknown
 from .clean_only import clean_only
 from .co_teaching import co_teaching
@@ -183,10 +183,10 @@ def make(name: str, problem: Problem, **options: Any) -> Method:
         if option not in known:
             raise unknown(f"option of {name}", option, known)
     check(problem, entry.needs, name)
-    if not entry.shares and processes() > 1:
+    if not entry.shares and process_count() > 1:
         able = ", ".join(other for other, row in METHODS.items() if row.shares)
         raise SettingError(
-            f"{processes()} processes train with {name!r}, whose own networks and histories would "
+            f"{process_count()} processes train with {name!r}, whose own networks and histories would "
             f"come apart between them; expected one process, or one of {able}"
         )
     return entry.make(problem, **options)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..core import effective_sample_size
 from ..methods import Weighed
 
 NAMES = ("loss", "effective_sample_size", "zero_share", "clean_batch_loss")
@@ -56,7 +57,12 @@ class Averages:
             if self._joined is not None and not whole:
                 losses, weights = (self._joined(x.T.contiguous()).T for x in (losses, weights))
                 clean = [self._joined(x.unsqueeze(0)).mean(0) for x in clean]
-            means = [losses.mean(1), _effective(weights), (weights == 0).float().mean(1), *clean]
+            means = [
+                losses.mean(1),
+                effective_sample_size(weights),
+                (weights == 0).float().mean(1),
+                *clean,
+            ]
             self._names = NAMES[: len(means)]
             self._sums[: len(means)] += torch.stack([x.sum() for x in means])
             self._count += len(self._group)
@@ -88,9 +94,3 @@ class Averages:
         self._group = [tuple(x.to(self._sums.device) for x in one) for one in state["group"]]
         if self._joined is not None:  # one process's steps are whole batches: nothing to join
             self._fold(whole=True)
-
-
-def _effective(weights: Tensor) -> Tensor:
-    """Row by row, how many examples the weights amount to; 0 if none."""
-    squares = weights.square().sum(1)
-    return torch.where(squares > 0, weights.sum(1).square() / squares.clamp(min=1e-38), 0.0)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ..core.processes.group import says_lost, unanswered
+from ..core import says_lost, unanswered
 from ..errors import LostProcessError, SettingError
 from ..optional import optional
 from .config import Config

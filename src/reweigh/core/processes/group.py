@@ -89,7 +89,7 @@ def require_group(group: str | Group | None) -> str | Group | None:
     return group
 
 
-def processes() -> int:
+def process_count() -> int:
     """How many torch.distributed runs; 1 where it does not run."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
@@ -176,7 +176,7 @@ def unanswered(error: Exception, what: str = "step") -> LostProcessError:
     # Without the place in the library's source, and what it advises.
     cause = re.sub(r"^\[[^]]*\] *", "", str(error).splitlines()[0]).partition(". ")[0]
     return LostProcessError(
-        f"another process does not answer (a {what} over {processes()} processes failed: "
+        f"another process does not answer (a {what} over {process_count()} processes failed: "
         f"{cause}); expected all of them in every step: one has died, hangs or "
         f"has left early; its own log says why, and `torchrun --max-restarts` starts them all again"
     )

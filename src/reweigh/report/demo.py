@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError
 from ..files import write_whole
 from .figures import MUTED, OURS, PLAIN, panel
-from .page import environment
+from .page import render as render_page
 
 Json = dict[str, Any]
 
@@ -53,18 +53,16 @@ def render(results: Json) -> str:
     """The page as text."""
     lines = {(line["noise"], line["method"]): line for line in results["summary"]}
     suspects = results["suspects"]["examples"]
-    template = environment().get_template("demo.html")
-    page: str = template.render(
-        results,
-        noises=NOISES,
-        methods=METHODS,
-        lines=lines,
-        curves={noise: _curves(results, noise) for noise in NOISES},
-        histograms={noise: _histogram(results, noise) for noise in NOISES},
-        strip=[{**suspect, "picture": _picture(suspect["pixels"])} for suspect in suspects],
-        caught=sum(suspect["given"] != suspect["true"] for suspect in suspects),
-    )
-    return page
+    drawn = {
+        "noises": NOISES,
+        "methods": METHODS,
+        "lines": lines,
+        "curves": {noise: _curves(results, noise) for noise in NOISES},
+        "histograms": {noise: _histogram(results, noise) for noise in NOISES},
+        "strip": [{**suspect, "picture": _picture(suspect["pixels"])} for suspect in suspects],
+        "caught": sum(suspect["given"] != suspect["true"] for suspect in suspects),
+    }
+    return render_page("demo.html", **(results | drawn))
 
 
 def _curves(results: Json, noise: str) -> str:

@@ -1,27 +1,14 @@
-"""Templates: jinja2 with everything escaped and nothing undefined."""
+"""The templates of reports."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..errors import MissingExtraError
+from ..templates import environment
 from ..text import numeral
 
 
-def environment() -> Any:
-    """For the templates of this package."""
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise MissingExtraError(
-            "reports need jinja2, which is not installed; run: pip install 'reweigh[app]'"
-        ) from error
-    made = Environment(
-        loader=PackageLoader("reweigh.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters["numeral"] = numeral
-    return made
+def render(name: str, /, **values: Any) -> str:
+    """The template `name` with `values` filled in."""
+    page: str = environment("reweigh.report", numeral=numeral).get_template(name).render(values)
+    return page

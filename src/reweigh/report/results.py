@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import DataError
 from ..files import write_whole
-from .page import environment
+from .page import render as render_page
 from .plots import Figure, figures
 from .tables import Table, tables
 
@@ -123,7 +123,8 @@ def render(results: Results, found_tables: list[Table], found_figures: list[Figu
     about = results.about
     command = ["reweigh reproduce", about["experiment"], "--scale", about["scale"]]
     command += ["--as-published"] if about["as_published"] else []
-    page: str = environment().get_template("results.html").render(
+    return render_page(
+        "results.html",
         about=about,
         tables=found_tables,
         figures=found_figures,
@@ -139,8 +140,7 @@ def render(results: Results, found_tables: list[Table], found_figures: list[Figu
         commits=_distinct(results, "commit"),
         hours=sum(line["seconds"] for line in results.lines) / 3600,
         cells=len(results.lines),
-    )  # fmt: skip
-    return page
+    )
 
 
 def _seeds(results: Results) -> tuple[int, int]:

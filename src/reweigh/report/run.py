@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import DataError, MissingExtraError
 from ..files import write_whole
 from .figures import MUTED, OURS, PLAIN, panel
-from .page import environment
+from .page import render as render_page
 
 Json = dict[str, Any]
 
@@ -36,23 +36,19 @@ def render(folder: Path) -> str:
     """The page as text."""
     source, summary = (_read(folder / name) for name in ("source.json", "summary.json"))
     weights = {k: v for k, v in summary["class_weights"].items() if v is not None}
-    page: str = (
-        environment()
-        .get_template("run.html")
-        .render(
-            source=source,
-            summary=summary,
-            title=Path(source["data"]).name,
-            run=folder.name,
-            curves=_curves(summary),
-            zeros=_zeros(summary),
-            suspects=_suspects(folder, source, {column["name"] for column in summary["left_out"]}),
-            weights=sorted(weights.items(), key=lambda pair: pair[1]),
-            widest=max([*weights.values(), 1.0]),
-            matrix=_matrix(source, summary),
-        )
+    return render_page(
+        "run.html",
+        source=source,
+        summary=summary,
+        title=Path(source["data"]).name,
+        run=folder.name,
+        curves=_curves(summary),
+        zeros=_zeros(summary),
+        suspects=_suspects(folder, source, {column["name"] for column in summary["left_out"]}),
+        weights=sorted(weights.items(), key=lambda pair: pair[1]),
+        widest=max([*weights.values(), 1.0]),
+        matrix=_matrix(source, summary),
     )
-    return page
 
 
 def _read(path: Path) -> Json:

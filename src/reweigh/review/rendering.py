@@ -1,33 +1,28 @@
-"""The templates, in which every value is escaped."""
+"""The templates of the review page, and the filters they use."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
+from ..templates import environment
 from . import showing
 
 LONGEST_WHY = 500
 
 
 @lru_cache(1)
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("reweigh.review"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+def _environment() -> Any:
+    return environment(
+        "reweigh.review",
+        label=showing.label,
+        sentence=lambda text: showing.shortened(text, LONGEST_WHY).text,
+        percent=showing.percent,
+        count=lambda number: f"{number:,}",
     )
-    environment.filters["label"] = showing.label
-    environment.filters["sentence"] = lambda text: showing.shortened(text, LONGEST_WHY).text
-    environment.filters["percent"] = showing.percent
-    environment.filters["count"] = lambda number: f"{number:,}"
-    return environment
 
 
-def render(name: str, **values: Any) -> str:
+def render(name: str, /, **values: Any) -> str:
     """The template `name` with `values` filled in."""
-    return _environment().get_template(name).render(values)
+    page: str = _environment().get_template(name).render(values)
+    return page

@@ -26,7 +26,7 @@ IMPORTS = {
     "models": set(),
     "audit": set(),
     "encoders": {"optional", "tables"},
-    "data": {"optional", "rng", "tables", "text"},
+    "data": {"files", "optional", "rng", "tables", "text"},
     "training": {"audit", "core", "data", "files", "methods", "optional"},
     "app": {
         "audit",

@@ -1,4 +1,10 @@
-"""Writing files so that what is there is whole: beside the target first, then renamed onto it."""
+"""Files that other processes may be looking at.
+
+write_whole, whole   write beside the target, then rename onto it: a reader never sees a part
+locked               one process at a time
+writable_folder      try to write, before any work is done
+sync_folder          a new name in a folder survives a power cut
+"""
 
 from __future__ import annotations
 
@@ -9,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from .errors import DataError, StorageError
+from .errors import DataError, ReweighError, StorageError
 
 _FRESH = ".writing-"
 
@@ -35,7 +41,7 @@ def whole(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(stream.fileno())
         os.chmod(fresh, 0o644)  # mkstemp gives 0600; a report is for others to read
         os.replace(fresh, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except BaseException as error:
         if fresh is not None:
             with suppress(OSError):
@@ -59,7 +65,35 @@ def sweep(folder: Path) -> None:
         fresh.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
+@contextmanager
+def locked(path: Path, *, busy: ReweighError | None = None) -> Iterator[None]:
+    """Hold the lock file `path`, which is made and removed again; one process at a time can.
+
+    Waits while another process holds it or, with `busy`, raises that error at once. The operating
+    system frees the lock when its process dies, so nothing is ever stuck. Works on Windows too.
+    Never give a file with content: it is removed at the end.
+    """
+    from filelock import FileLock, Timeout  # takes a while to import, and few commands lock
+
+    # A lock may be freed by another thread than the one that took it: a server that shuts down.
+    lock = FileLock(path, timeout=-1 if busy is None else 0, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        assert busy is not None, "without a limit nothing times out"
+        raise busy from None
+    try:
+        yield
+    finally:
+        # While it is held: those who wait see that their file is gone and make it anew. Windows
+        # refuses, and there the lock removes its file itself.
+        with suppress(OSError):
+            path.unlink()
+        lock.release()
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a new name in `folder` last through a power cut, where folders can be synced."""
     if os.name == "nt":  # a folder cannot be opened there
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -13,7 +13,6 @@ is refused: its numbers would not be comparable.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from typing import Any
 
 from .. import __version__
 from ..errors import DataError, SettingError
-from ..files import writable_folder, write_whole
+from ..files import locked, writable_folder, write_whole
 from .experiment import Cell
 from .provenance import commit, versions
 
@@ -118,22 +117,11 @@ def read_lines(path: Path) -> list[Json]:
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Refuse to work in a folder that another process works in."""
-    try:
-        fcntl: Any = importlib.import_module("fcntl")
-    except ImportError:  # Windows: nobody is kept out
+    busy = SettingError(
+        f"another process is at work in {folder}; wait for it, or choose another --out"
+    )
+    with locked(writable_folder(folder) / ".lock", busy=busy):
         yield
-        return
-    handle = os.open(writable_folder(folder) / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise SettingError(
-                f"another process is at work in {folder}; wait for it, or choose another --out"
-            ) from None
-        yield
-    finally:
-        os.close(handle)
 
 
 def _claim(folder: Path, description: Json) -> None:

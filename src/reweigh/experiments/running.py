@@ -1,7 +1,7 @@
 """One cell: prepare the data, train stage by stage, judge.
 
 Every stage has a run folder, named after all that decides it. Cells that share a stage train it
-once: whoever comes first; others wait for their turn and find it finished. A cell that was killed
+once: whoever comes first; the others wait and find it finished. A cell that was killed
 goes on from its last checkpoint.
 """
 
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from ..data import SCALINGS, Scaling, Task, load, prepare
-from ..data.sets.locks import turn
+from ..files import locked
 from ..models import build
 from ..training import Config, Now, Outcome, fit, read_model
 from .experiment import Cell
@@ -96,7 +96,7 @@ def _train(
             signal.raise_signal(signal.SIGTERM)  # `fit` answers it by saving where it is
         counted = now.step
 
-    with turn(folder.parent, folder.name):
+    with locked(folder.with_name(f".{folder.name}.lock")):
         outcome = fit(
             partial(_model, setup, len(task.classes), folders.get(stage.start)),
             task,

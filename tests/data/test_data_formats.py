@@ -10,15 +10,15 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 
-import data_files as files
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reweigh.data import archives, formats, layouts
+from reweigh.data.sets import archives, decoders, layouts
 from reweigh.data.sets.pickles import read_pickle
 from reweigh.errors import DataError
+from support import data_files as files
 
 GREY = files.tiny_arrays((1, 28, 28))
 COLOUR = files.tiny_arrays((3, 32, 32))
@@ -107,12 +107,12 @@ def test_a_missing_file_is_named(tmp_path):
 @settings(max_examples=200, deadline=None)
 def test_readers_refuse_any_rubbish_with_one_kind_of_error(raw):
     for read in (
-        formats.read_idx,
-        formats.read_cifar_pickle,
-        formats.read_sheet,
-        formats.read_label_list,
-        formats.read_csv,
-        lambda r, n: formats.read_binary(r, n, label_bytes=1),
+        decoders.read_idx,
+        decoders.read_cifar_pickle,
+        decoders.read_sheet,
+        decoders.read_label_list,
+        decoders.read_csv,
+        lambda r, n: decoders.read_binary(r, n, label_bytes=1),
     ):
         with suppress(DataError):
             read(raw, "rubbish")
@@ -123,14 +123,14 @@ def test_readers_refuse_any_rubbish_with_one_kind_of_error(raw):
 )
 def test_a_csv_that_is_not_bytes_is_refused(bad):
     with pytest.raises(DataError, match=r"f\.csv"):
-        formats.read_csv(b"label,a,b,c,d\n" + bad.encode(), "f.csv")
+        decoders.read_csv(b"label,a,b,c,d\n" + bad.encode(), "f.csv")
 
 
 @pytest.mark.parametrize("protocol", range(6))
 def test_pickles_of_todays_numpy_are_read_too(protocol):
     images = COLOUR["test_images"].reshape(10, -1)
     content = {b"data": images, b"labels": COLOUR["test_labels"].tolist(), b"other": "text"}
-    read = formats.read_cifar_pickle(pickle.dumps(content, protocol=protocol), "batch")
+    read = decoders.read_cifar_pickle(pickle.dumps(content, protocol=protocol), "batch")
     assert np.array_equal(read.images.reshape(10, -1), images)
     assert np.array_equal(read.labels, COLOUR["test_labels"])
 

@@ -40,7 +40,7 @@ def root(tmp_path_factory):
 
 
 def test_the_registry_copy_is_the_published_mnist(root):
-    from reweigh.data import store
+    from reweigh.data.sets import store
 
     arrays, manifest = store.read(root, "mnist")
     assert manifest.digests == dict(data.SOURCES["mnist"].digests)

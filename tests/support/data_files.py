@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reweigh.data import store
+from reweigh.data.sets import store
 from reweigh.data.sets.catalog import SOURCES, Official, Source
 from reweigh.data.sets.http import RemoteFile
 from reweigh.data.sets.layouts import IDX, Arrays

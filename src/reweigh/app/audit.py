@@ -17,8 +17,7 @@ import numpy.typing as npt
 from ..audit import Ranking, rank_classes, rank_numbers
 from ..data import AnyPart, BatchOptions
 from ..files import whole
-from ..tables.cells import arrow, words
-from ..tables.images import ImageFolder
+from ..tables import ImageFolder, arrow, words
 from ..training import Outcome
 from .folder import AUDIT, SUSPECTS
 from .predict import outputs

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from ..encoders import ImageEncoder
 from ..files import write_whole
-from ..tables.images import ImageEncoder, ImageFolder
-from ..tables.reader import Table
+from ..tables import ImageFolder, Table
 from . import preprocessing
 from .encoded_files import mapped, real_type, writing
 from .inspection import Encoder, Source

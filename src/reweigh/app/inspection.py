@@ -13,23 +13,36 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..encoders import hashed_text as texts
-from ..encoders import language_model as language_models
-from ..encoders import table as table_encoding
-from ..encoders.hashed_text import HashedTexts
-from ..encoders.language_model import LanguageModel
-from ..encoders.table import TableEncoder
+from ..encoders import (
+    TEXT_SAMPLE_ROWS,
+    HashedTextEncoder,
+    ImageEncoder,
+    LanguageModelEncoder,
+    TableEncoder,
+    fit_hashed_texts,
+    fit_images,
+    fit_table,
+    open_language_model,
+)
 from ..errors import DataError, SettingError
-from ..tables import images as image_folders
-from ..tables import scan as scanning
-from ..tables.images import ImageEncoder, ImageFolder
-from ..tables.labels import Targets, TargetScan, decide_task
-from ..tables.reader import Table, is_table, open_table
-from ..tables.row_filter import Condition, parse
+from ..tables import (
+    SAMPLE_ROWS,
+    Condition,
+    ImageFolder,
+    Labels,
+    LabelScan,
+    Table,
+    decide_task,
+    is_table,
+    open_image_folder,
+    open_table,
+    parse_condition,
+    scan_table,
+)
 from .options import Options
 
 Say: TypeAlias = Callable[[str], None]
-Encoder: TypeAlias = TableEncoder | HashedTexts | LanguageModel | ImageEncoder
+Encoder: TypeAlias = TableEncoder | HashedTextEncoder | LanguageModelEncoder | ImageEncoder
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +50,7 @@ class Source:
     """One file or folder: its labels, and which of its rows are marked as checked."""
 
     files: Table | ImageFolder
-    targets: Targets
+    targets: Labels
     marked: npt.NDArray[np.bool_]
 
     @property
@@ -61,7 +74,7 @@ class Gathered:
 
     def without_labels(self) -> Gathered:
         """The same, holding no memory for labels that have found their place."""
-        nothing = Targets((), None, None)
+        nothing = Labels((), None, None)
         light = {role: replace(source, targets=nothing) for role, source in self.sources.items()}
         return replace(self, sources=light)
 
@@ -74,7 +87,7 @@ def gather(options: Options, *, say: Say) -> Gathered:
 
 
 def _tables(options: Options, say: Say) -> Gathered:
-    marking = parse(options.clean_where) if options.clean_where else None
+    marking = parse_condition(options.clean_where) if options.clean_where else None
     tables = {
         role: open_table(path, encoding=options.encoding)
         for role in ("data", "clean", "test")
@@ -86,15 +99,15 @@ def _tables(options: Options, say: Say) -> Gathered:
     sample: Any = None
     for role, table in tables.items():
         table.require(target)
-        looked = scanning.scan(
+        looked = scan_table(
             table,
             target,
             marking=marking if role == "data" else None,
             columns=columns if role == "data" else (),
-            capacity=texts.SAMPLE if options.text else scanning.SAMPLE,
+            capacity=TEXT_SAMPLE_ROWS if options.text else SAMPLE_ROWS,
             seed=options.seed,
         )
-        sources[role] = Source(table, looked.targets, looked.marked)
+        sources[role] = Source(table, looked.labels, looked.marked)
         if role == "data":
             sample = looked
     if sources["data"].targets.missing.all():
@@ -103,14 +116,14 @@ def _tables(options: Options, say: Say) -> Gathered:
         raise DataError(f"{options.data}: no labelled row is left to train on")
     task = decide_task(options.task, sources["data"].targets)
     if options.text is not None:
-        encoder: TableEncoder | HashedTexts | LanguageModel = (
-            language_models.language_model(options.text, options.encoder)
+        encoder: TableEncoder | HashedTextEncoder | LanguageModelEncoder = (
+            open_language_model(options.text, options.encoder)
             if options.encoder is not None
-            else texts.fit_texts(sample.sample, options.text)
+            else fit_hashed_texts(sample.sample, options.text)
         )
         kind = "text"
     else:
-        encoder, notices = table_encoding.fit(sample.sample, sample.sample_rows, columns)
+        encoder, notices = fit_table(sample.sample, sample.sample_rows, columns)
         kind = "table"
         for notice in notices:
             say(notice)
@@ -166,13 +179,13 @@ def _folders(options: Options, say: Say) -> Gathered:
         if path is not None:
             if is_table(path):
                 raise DataError(f"{path} is a table and {options.data} a folder; expected a folder")
-            folder = image_folders.open_folder(path)
-            gathered = TargetScan()
+            folder = open_image_folder(path)
+            gathered = LabelScan()
             gathered.add_names(folder.names)
             sources[role] = Source(folder, gathered.finish(), np.zeros(len(folder), dtype=bool))
     data = sources["data"].files
     assert isinstance(data, ImageFolder), "opened as one"
-    encoder = image_folders.fit_images(data, size=options.image_size)
+    encoder = fit_images(data, size=options.image_size)
     colours = "grey" if encoder.channels == 1 else "colour"
     say(f"images are resized to {encoder.size}x{encoder.size}, {colours}")
     return Gathered("images", "classes", "folder", sources, encoder)

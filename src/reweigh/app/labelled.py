@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, unknown
-from ..tables.cells import labels, numbers
-from ..tables.reader import open_table
+from ..tables import label_words, numbers, open_table
 
 Rows = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -66,7 +65,7 @@ def _confirmed(path: Path, classes: tuple[str, ...], size: int) -> Labelled:
         # An apostrophe that only kept a spreadsheet from running the label is no part of it.
         names = [
             name[1:] if name is not None and name not in code and name.startswith("'") else name
-            for name in labels(piece.column("label")).to_pylist()
+            for name in label_words(piece.column("label")).to_pylist()
         ]
         for name in names:
             if name not in code:

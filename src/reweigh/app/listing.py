@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import DataError
 from ..files import whole
-from ..tables.cells import arrow
+from ..tables import arrow
 from ..text import harmless
 from .audit import COLUMNS
 from .folder import AUDIT, Run

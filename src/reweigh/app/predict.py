@@ -17,12 +17,18 @@ import torch
 from torch import Tensor, nn
 
 from ..data import AnyPart, BatchOptions, Part, Scaling, in_order
-from ..encoders.hashed_text import HashedTexts
-from ..encoders.language_model import LanguageModel
+from ..encoders import HashedTextEncoder, ImageEncoder, LanguageModelEncoder
 from ..errors import DataError
-from ..tables.cells import arrow, pandas
-from ..tables.images import ImageEncoder, list_images, pieces_of
-from ..tables.reader import ROWS, Piece, Table, open_table
+from ..tables import (
+    PIECE_ROWS,
+    Piece,
+    Table,
+    arrow,
+    image_pieces,
+    list_images,
+    open_table,
+    pandas,
+)
 from ..training import evaluating, read_model
 from . import preprocessing
 from .folder import Run
@@ -66,7 +72,7 @@ class Predictor:
     def pieces(self, data: Any) -> Iterator[Outputs]:
         """Probabilities [k, classes] (numbers [k] in a regression), a piece of the rows at a time."""
         if isinstance(self.encoder, ImageEncoder):
-            for paths in pieces_of(image_paths(data)):
+            for paths in image_pieces(image_paths(data)):
                 images, sound = self.encoder.encode(paths)
                 if not all(sound):
                     bad = paths[sound.index(False)]
@@ -130,12 +136,18 @@ def _tables(data: Any, encoder: Encoder) -> Iterator[Piece]:
     if isinstance(data, Table):
         yield from data.pieces(encoder.needs)
         return
-    if isinstance(encoder, (HashedTexts, LanguageModel)) and not hasattr(data, "columns"):
+    if isinstance(encoder, (HashedTextEncoder, LanguageModelEncoder)) and not hasattr(
+        data, "columns"
+    ):
         data = pandas().DataFrame({encoder.column: list(data)})
     if not hasattr(data, "columns"):
         raise DataError(
             f"cannot predict for {type(data).__name__}; expected a path, a DataFrame"
-            + (", or a list of texts" if isinstance(encoder, (HashedTexts, LanguageModel)) else "")
+            + (
+                ", or a list of texts"
+                if isinstance(encoder, (HashedTextEncoder, LanguageModelEncoder))
+                else ""
+            )
         )
     for name in encoder.needs:
         if name not in data.columns:
@@ -150,4 +162,4 @@ def _tables(data: Any, encoder: Encoder) -> Iterator[Piece]:
         except (pa.ArrowInvalid, pa.ArrowTypeError):  # cells of several types
             arrays.append(pa.array([None if c is None else str(c) for c in column], pa.string()))
     flat = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays]
-    yield from pa.Table.from_arrays(flat, names=list(encoder.needs)).to_batches(ROWS)
+    yield from pa.Table.from_arrays(flat, names=list(encoder.needs)).to_batches(PIECE_ROWS)

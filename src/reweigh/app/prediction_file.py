@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from ..encoders import ImageEncoder
 from ..errors import DataError
 from ..files import whole
-from ..tables.cells import arrow
-from ..tables.images import ImageEncoder
-from ..tables.reader import open_table
+from ..tables import arrow, open_table
 from ..text import harmless
 from .predict import Predictor, image_paths, load
 

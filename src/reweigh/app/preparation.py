@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from ..data import Part, Task
-from ..encoders.column_fitting import robust_scale
+from ..encoders import robust_scale
 from ..errors import DataError
 from . import preprocessing
 from .encoding import Encoded, encode

@@ -14,26 +14,23 @@ from pathlib import Path
 
 import numpy as np
 
-from ..encoders.hashed_text import HashedTexts
-from ..encoders.language_model import LanguageModel
-from ..encoders.table import TableEncoder
+from ..encoders import HashedTextEncoder, ImageEncoder, LanguageModelEncoder, TableEncoder
 from ..errors import DataError
 from ..files import write_whole
-from ..tables.images import ImageEncoder
 from .inspection import Encoder
 
 NAME, ARRAYS = "preprocess.json", "preprocess.npz"
 _KINDS = {
     "table": TableEncoder,
-    "hashed_texts": HashedTexts,
-    "language_model": LanguageModel,
+    "hashed_texts": HashedTextEncoder,
+    "language_model": LanguageModelEncoder,
     "images": ImageEncoder,
 }
 
 
 def save(folder: Path, encoder: Encoder) -> None:
     """Write it; the JSON last, so that what is there is whole."""
-    if isinstance(encoder, HashedTexts):
+    if isinstance(encoder, HashedTextEncoder):
         stream = io.BytesIO()
         np.savez(stream, **encoder.arrays())  # type: ignore[arg-type]
         write_whole(folder / ARRAYS, stream.getvalue())
@@ -50,9 +47,9 @@ def load(folder: Path) -> Encoder:
             raise DataError(f"{path} is of another version of reweigh; train again with this one")
         if kind == "hashed_texts":
             with np.load(folder / ARRAYS, allow_pickle=False) as arrays:
-                return HashedTexts.of(state, dict(arrays))
+                return HashedTextEncoder.of(state, dict(arrays))
         if kind == "language_model":
-            return LanguageModel(**state)
+            return LanguageModelEncoder(**state)
         return TableEncoder.of(state) if kind == "table" else ImageEncoder.of(state)
     except FileNotFoundError as error:
         raise DataError(f"there is no {error.filename}; expected a finished run folder") from None
@@ -63,7 +60,7 @@ def load(folder: Path) -> Encoder:
 def fingerprint(encoder: Encoder) -> str:
     """Another pre-processing, another fingerprint."""
     digest = hashlib.sha256(_text(encoder).encode())
-    if isinstance(encoder, HashedTexts):
+    if isinstance(encoder, HashedTextEncoder):
         for array in encoder.arrays().values():
             digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:16]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..errors import DataError, unknown
 from ..rng import Draws
-from ..tables.labels import Codes
+from ..tables import Codes
 from .inspection import Gathered, Say
 from .labelled import Labelled, read_confirmed, read_dropped
 from .options import Options

@@ -16,7 +16,7 @@
 torch.Size([100, 1, 8, 8])
 """
 
-from ..tables.images import ImageEncoder
+from ..encoders import ImageEncoder
 from .batches.augmentation import AUGMENTATIONS, SCALINGS, Augmentation, Scaling
 from .batches.pairs import Batch, BatchOptions, Pair, PairedBatches, in_order
 from .sets.catalog import SOURCES, Source

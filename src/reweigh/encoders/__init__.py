@@ -1,1 +1,30 @@
-"""TODO-DOOR encoders."""
+"""A user's rows as arrays that a network can take: fitted on a sample, then the same for every row.
+
+    encoder                rows                encoded                           made by
+    TableEncoder           a table's columns   float32 [n, width]                fit_table
+    HashedTextEncoder      a column of texts   float32 [n, 192 at most]          fit_hashed_texts
+    LanguageModelEncoder   a column of texts   float32 [n, the model's width]    open_language_model
+    ImageEncoder           files of images     uint8 [n, channels, size, size]   fit_images
+
+Each has `shape` (of one encoded row), `encode(rows)`, `digests` (one number per row: equal rows have
+equal ones) and `state()`, which is JSON. Read `columns` and `column_fitting` before `table`.
+"""
+
+from .column_fitting import robust_scale
+from .hashed_text import TEXT_SAMPLE_ROWS, HashedTextEncoder, fit_hashed_texts
+from .image import ImageEncoder, fit_images
+from .language_model import LanguageModelEncoder, open_language_model
+from .table import TableEncoder, fit_table
+
+__all__ = [
+    "TEXT_SAMPLE_ROWS",
+    "HashedTextEncoder",
+    "ImageEncoder",
+    "LanguageModelEncoder",
+    "TableEncoder",
+    "fit_hashed_texts",
+    "fit_images",
+    "fit_table",
+    "open_language_model",
+    "robust_scale",
+]

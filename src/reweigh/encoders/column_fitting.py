@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..tables.cells import Array, Numbers, arrow, is_text, numbers, words
+from ..tables import Array, Numbers, arrow, is_text, numbers, words
 from .columns import (
     DATE_FORMATS,
     DAY,

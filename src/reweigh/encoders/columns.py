@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
-from ..tables.cells import Array, Numbers, arrow, is_text, missing, numbers, pandas, words
+from ..tables import Array, Numbers, arrow, is_text, missing_cells, numbers, pandas, words
 
 Features = npt.NDArray[np.float32]
 
@@ -98,7 +98,7 @@ class CategoryColumn:
         place = pc.index_in(cells, value_set=pa.array(self.levels, pa.string()))
         codes = np.asarray(pc.fill_null(place, len(self.levels)), dtype=np.int64)
         if self.gaps:
-            codes = np.where(missing(cells), len(self.levels) + 1, codes)
+            codes = np.where(missing_cells(cells), len(self.levels) + 1, codes)
         hot = np.zeros((len(codes), self.width), dtype=np.float32)
         hot[np.arange(len(codes)), codes] = 1
         return hot

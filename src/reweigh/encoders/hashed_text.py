@@ -8,7 +8,7 @@
               last coordinates are mostly noise, and dividing each by its spread makes it loud
 
 Fitted on a sample of at most 20,000 texts. Buckets that fewer than two of them use are dropped.
-`language_models.py` has a local transformer instead.
+`language_model.py` has a local transformer instead.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
-from ..tables.cells import pandas, words
-from ..tables.reader import Piece
+from ..tables import Piece, pandas, words
 from .columns import Features
 
-SAMPLE, DIMENSIONS = 20_000, 192
+TEXT_SAMPLE_ROWS, DIMENSIONS = 20_000, 192
 BUCKETS = 2**15
 SIZE = 8.0
 
 
 @dataclass(frozen=True, eq=False)
-class HashedTexts:
+class HashedTextEncoder:
     """kept [b] buckets in use; idf [b]; axes [b, d] singular vectors times SIZE."""
 
     column: str
@@ -68,12 +67,12 @@ class HashedTexts:
         return {"kept": self.kept, "idf": self.idf, "axes": self.axes}
 
     @classmethod
-    def of(cls, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> HashedTexts:
+    def of(cls, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> HashedTextEncoder:
         """Back from both."""
         return cls(state["column"], arrays["kept"], arrays["idf"], arrays["axes"])
 
 
-def fit_texts(sample: Any, column: str) -> HashedTexts:
+def fit_hashed_texts(sample: Any, column: str) -> HashedTextEncoder:
     """Fit on the texts of a pyarrow table."""
     from sklearn.decomposition import TruncatedSVD
 
@@ -88,7 +87,7 @@ def fit_texts(sample: Any, column: str) -> HashedTexts:
     idf = (1 + np.log((1 + counts.shape[0]) / (1 + used[kept]))).astype(np.float32)
     svd = TruncatedSVD(dimensions, random_state=0)
     svd.fit(_weighed(counts[:, kept], idf))
-    return HashedTexts(column, kept, idf, (SIZE * svd.components_.T).astype(np.float32))
+    return HashedTextEncoder(column, kept, idf, (SIZE * svd.components_.T).astype(np.float32))
 
 
 def text_of(piece: Piece, column: str) -> list[str]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..errors import DataError
 from ..optional import optional
-from ..tables.reader import Piece
+from ..tables import Piece
 from .columns import Features
 from .hashed_text import text_digests, text_of
 
@@ -22,7 +22,7 @@ LENGTH = 256
 
 
 @dataclass(frozen=True, eq=False)
-class LanguageModel:
+class LanguageModelEncoder:
     """A transformers encoder from a local folder; nothing is downloaded, no code of it runs."""
 
     column: str
@@ -70,10 +70,10 @@ class LanguageModel:
         return {"column": self.column, "path": self.path, "width": self.width}
 
 
-def language_model(column: str, path: Path) -> LanguageModel:
+def open_language_model(column: str, path: Path) -> LanguageModelEncoder:
     """Open a local encoder."""
     _, model = _language_model(str(path))
-    return LanguageModel(column, str(path.resolve()), int(model.config.hidden_size))
+    return LanguageModelEncoder(column, str(path.resolve()), int(model.config.hidden_size))
 
 
 _loaded: dict[str, tuple[Any, Any]] = {}

@@ -1,6 +1,6 @@
 """A table's rows as float32 features, and as digests that tell whether two rows are the same.
 
-encoder, notices = fit(sample, rows, columns)      # sample: a pyarrow table of some train rows
+encoder, notices = fit_table(sample, rows, columns)      # sample: a pyarrow table of some train rows
 encoder.encode(piece)                              # [n, width]
 encoder.digests(piece)                             # uint64 [n]
 """
@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
-from ..tables.cells import labels, pandas
-from ..tables.reader import Piece
+from ..tables import Piece, label_words, pandas
 from .column_fitting import Unused, fit_column
 from .columns import (
     CategoryColumn,
@@ -64,7 +63,7 @@ class TableEncoder:
         for place, name in enumerate(name for name in names if name in piece.schema.names):
             cells = piece.column(name)
             if name in words:
-                values = labels(cells).to_pandas().astype(object).to_numpy()
+                values = label_words(cells).to_pandas().astype(object).to_numpy()
                 values = np.where(pd.isna(values), "", values)
             else:
                 # A form of "" reads numbers.
@@ -90,7 +89,7 @@ class TableEncoder:
         )
 
 
-def fit(
+def fit_table(
     sample: Any, rows: npt.NDArray[np.int64], names: Sequence[str]
 ) -> tuple[TableEncoder, list[str]]:
     """An encoder of the columns `names`, fitted on `sample`, whose rows stand at `rows`."""

@@ -1,1 +1,60 @@
-"""TODO-DOOR tables."""
+"""Reading a user's rows, without torch: tables, folders of images, and the labels in them.
+
+Read in this order:
+
+    cells        one column: its cells as numbers, as words, as labels
+    reader       a CSV or Parquet file as columns, in pieces of bounded size
+    images       a folder of images with one folder per class
+    row_filter   a condition such as `checked == 1`: which rows are meant
+    labels       the labels of a file: classes, or numbers of a regression
+    scan         one pass over a table: all labels, the marked rows, a random sample
+"""
+
+from .cells import (
+    Array,
+    Numbers,
+    arrow,
+    is_text,
+    label_words,
+    missing_cells,
+    numbers,
+    pandas,
+    words,
+)
+from .images import ImageFolder, image_pieces, list_images, open_image, open_image_folder
+from .labels import Codes, Labels, LabelScan, decide_task
+from .reader import PIECE_ROWS, Piece, Table, delimiter_of, is_table, open_table
+from .row_filter import Condition, parse_condition
+from .scan import SAMPLE_ROWS, Scan, scan_table
+
+__all__ = [
+    "PIECE_ROWS",
+    "SAMPLE_ROWS",
+    "Array",
+    "Codes",
+    "Condition",
+    "ImageFolder",
+    "LabelScan",
+    "Labels",
+    "Numbers",
+    "Piece",
+    "Scan",
+    "Table",
+    "arrow",
+    "decide_task",
+    "delimiter_of",
+    "image_pieces",
+    "is_table",
+    "is_text",
+    "label_words",
+    "list_images",
+    "missing_cells",
+    "numbers",
+    "open_image",
+    "open_image_folder",
+    "open_table",
+    "pandas",
+    "parse_condition",
+    "scan_table",
+    "words",
+]

@@ -76,7 +76,7 @@ def words(array: Array) -> Array:
     return text
 
 
-def labels(array: Array) -> Array:
+def label_words(array: Array) -> Array:
     """`words`, with whole numbers written without a decimal point."""
     return arrow("compute").replace_substring_regex(
         words(array), pattern=r"^(-?\d+)\.0+$", replacement=r"\1"
@@ -89,7 +89,7 @@ def is_text(array: Array) -> bool:
     return bool(types.is_string(array.type) or types.is_large_string(array.type))
 
 
-def missing(array: Array) -> npt.NDArray[np.bool_]:
+def missing_cells(array: Array) -> npt.NDArray[np.bool_]:
     """Which cells of a pyarrow array are null."""
     nulls: npt.NDArray[np.bool_] = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
     return nulls

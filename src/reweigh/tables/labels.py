@@ -3,7 +3,7 @@
     classes      words, or whole numbers of which there are few
     regression   numbers with fractions, or too many different ones
 
->>> gather = TargetScan(); gather.add_names(["cat", "dog", None]); gather.finish().names
+>>> gather = LabelScan(); gather.add_names(["cat", "dog", None]); gather.finish().names
 ('cat', 'dog')
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, unknown
-from .cells import Array, Numbers, arrow, labels, numbers
+from .cells import Array, Numbers, arrow, label_words, numbers
 
 Codes = npt.NDArray[np.int64]
 
@@ -27,7 +27,7 @@ FEW = 30
 
 
 @dataclass(frozen=True, eq=False)
-class Targets:
+class Labels:
     """codes [n] place in `names`, -1 missing; values [n] numbers, NaN missing; None if not such."""
 
     names: tuple[str, ...]
@@ -63,7 +63,7 @@ class Targets:
         return moved[self.codes]
 
 
-class TargetScan:
+class LabelScan:
     """Gathers labels; memory is 16 bytes a row, and gives up on classes past 10,000 of them."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class TargetScan:
 
     def add(self, array: Array) -> None:
         """The next piece of the target column."""
-        cells = labels(array)
+        cells = label_words(array)
         if self._values is not None:
             values = numbers(array)
             there = len(cells) - cells.null_count
@@ -97,7 +97,7 @@ class TargetScan:
         pa = arrow()
         self.add(pa.array(names, pa.string()))
 
-    def finish(self) -> Targets:
+    def finish(self) -> Labels:
         """All of them; names in order: numbers by size, words by alphabet."""
         codes = (
             None if self._codes is None else np.concatenate([np.empty(0, np.int64), *self._codes])
@@ -109,10 +109,10 @@ class TargetScan:
                 "expected classes or a quantity: is it the right column?"
             )
         names = sorted(self._place, key=_order)
-        gathered = Targets(tuple(self._place), codes, values)
+        gathered = Labels(tuple(self._place), codes, values)
         if codes is None:
             return gathered
-        return Targets(tuple(names), gathered.coded(names), values)
+        return Labels(tuple(names), gathered.coded(names), values)
 
 
 def _order(name: str) -> tuple[int, float, str]:
@@ -122,14 +122,14 @@ def _order(name: str) -> tuple[int, float, str]:
         return 1, 0.0, name
 
 
-def decide_task(asked: str, targets: Targets) -> str:
+def decide_task(asked: str, labels: Labels) -> str:
     """The task asked for, or the one the labels look like."""
     if asked not in TASKS:
         raise unknown("task", asked, TASKS)
-    if asked == "regression" and targets.values is None:
+    if asked == "regression" and labels.values is None:
         raise DataError("--task regression was asked, but the labels are words; expected numbers")
-    if asked == "classes" and targets.codes is None:
+    if asked == "classes" and labels.codes is None:
         raise DataError(
             f"--task classes was asked, but there are more than {MOST_CLASSES:,} different labels"
         )
-    return targets.guess() if asked == "auto" else asked
+    return labels.guess() if asked == "auto" else asked

@@ -26,8 +26,8 @@ Piece: TypeAlias = Any
 """A pyarrow record batch."""
 
 CSV, PARQUET = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
-ROWS = 65_536
-BLOCK = 8 * 2**20
+PIECE_ROWS = 65_536
+PIECE_BYTES = 8 * 2**20
 _HEAD = 2**16
 _DELIMITERS = ",;\t|"
 _MAGIC = {
@@ -123,9 +123,17 @@ def _csv_header(path: Path, encoding: str) -> tuple[list[str], str]:
         raise _binary(path)
     if not text.strip():
         raise DataError(f"{path} is empty; expected a header line and rows")
-    first = text.splitlines()[0]
-    delimiter = max(_DELIMITERS, key=lambda d: len(_fields(text, d)))
-    return _fields(first if len(first) == len(text) else text, delimiter), delimiter
+    delimiter = delimiter_of(text)
+    return _fields(text, delimiter), delimiter
+
+
+def delimiter_of(text: str) -> str:
+    """The delimiter that cuts the first record of a CSV, its header, into most cells.
+
+    >>> delimiter_of("a;b,c;label")
+    ';'
+    """
+    return max(_DELIMITERS, key=lambda delimiter: len(_fields(text, delimiter)))
 
 
 def _fields(text: str, delimiter: str) -> list[str]:
@@ -149,7 +157,7 @@ def _read_parquet(table: Table, columns: list[str]) -> Iterator[Piece]:
     # Neither mapped nor read ahead: both keep in memory what has been passed already.
     with arrow("parquet").ParquetFile(table.path, memory_map=False, pre_buffer=False) as file:
         by_name = dict(zip(table.columns, file.schema_arrow.names, strict=True))
-        for piece in file.iter_batches(ROWS, columns=[by_name[c] for c in columns]):
+        for piece in file.iter_batches(PIECE_ROWS, columns=[by_name[c] for c in columns]):
             yield arrow().RecordBatch.from_arrays(
                 [piece.column(by_name[c]) for c in columns], names=columns
             )
@@ -160,7 +168,7 @@ def _read_csv(table: Table, columns: list[str]) -> Iterator[Piece]:
     with pc.open_csv(
         table.path,
         read_options=pc.ReadOptions(
-            block_size=BLOCK, column_names=list(table.columns), skip_rows_after_names=1,
+            block_size=PIECE_BYTES, column_names=list(table.columns), skip_rows_after_names=1,
             encoding=table.encoding,
         ),
         parse_options=pc.ParseOptions(

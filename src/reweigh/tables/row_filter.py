@@ -1,8 +1,8 @@
 """`column op value`: which rows of a table are meant. Read by a small parser, never evaluated.
 
->>> parse("checked == 1")
+>>> parse_condition("checked == 1")
 Condition(column='checked', op='==', value='1')
->>> parse("'checked by' = \\"Ann Lee\\"").value
+>>> parse_condition("'checked by' = \\"Ann Lee\\"").value
 'Ann Lee'
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SettingError
-from .cells import Array, labels, numbers
+from .cells import Array, label_words, numbers
 
 OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {
@@ -53,14 +53,14 @@ class Condition:
         if number is not None:
             cells = numbers(array)
             return np.asarray(compare(cells, number) & ~np.isnan(cells))
-        found = np.asarray(labels(array).to_pandas(), dtype=object)
+        found = np.asarray(label_words(array).to_pandas(), dtype=object)
         there = np.array([isinstance(cell, str) for cell in found], dtype=bool)
         result = np.zeros(len(found), dtype=bool)
         result[there] = np.asarray(compare(found[there], self.value), dtype=bool)
         return result
 
 
-def parse(text: str) -> Condition:
+def parse_condition(text: str) -> Condition:
     """Read a condition; an error shows the form."""
     match = _FORM.fullmatch(text)
     if match is None:

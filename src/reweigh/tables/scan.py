@@ -1,6 +1,6 @@
 """The first look at a table: every label, which rows are marked as checked, and a sample of rows.
 
-One pass, bounded memory: labels take 16 bytes a row, the sample at most `SAMPLE` rows, drawn so
+One pass, bounded memory: labels take 16 bytes a row, the sample at most `SAMPLE_ROWS` rows, drawn so
 that each row is equally likely however long the table turns out to be: every row draws a key, and
 the rows with the smallest keys stay.
 """
@@ -17,11 +17,11 @@ import numpy.typing as npt
 from ..errors import DataError
 from ..rng import Draws
 from .cells import arrow
-from .labels import Targets, TargetScan
+from .labels import Labels, LabelScan
 from .reader import Piece, Table
 from .row_filter import Condition
 
-SAMPLE = 100_000
+SAMPLE_ROWS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,24 +29,24 @@ class Scan:
     """rows of the table; labels; marked [rows]; the sample, and where its rows stand."""
 
     rows: int
-    targets: Targets
+    labels: Labels
     marked: npt.NDArray[np.bool_]
     sample: Any = None
     sample_rows: npt.NDArray[np.int64] | None = None
 
 
-def scan(
+def scan_table(
     table: Table,
     target: str,
     *,
     marking: Condition | None = None,
     columns: Sequence[str] = (),
-    capacity: int = SAMPLE,
+    capacity: int = SAMPLE_ROWS,
     seed: int = 0,
 ) -> Scan:
     """Read `table` once; the sample has `columns` of rows that have a label and are not marked."""
     needed = list(dict.fromkeys([target, *columns, *([marking.column] if marking else [])]))
-    labels, marks, keeper = TargetScan(), [], _Sample(capacity, seed)
+    labels, marks, keeper = LabelScan(), [], _Sample(capacity, seed)
     rows = 0
     for piece in table.pieces(needed):
         labels.add(piece.column(target))

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...encoders import ImageEncoder
 from ...errors import SettingError
-from ...tables.images import ImageEncoder
 from .rows import Rows
 
 Array = npt.NDArray[Any]

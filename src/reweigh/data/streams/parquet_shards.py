@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import DataError
-from ...tables.cells import arrow
-from ...tables.reader import open_table
+from ...tables import arrow, open_table
 from ...text import first_line
 from .rows import Rows
 

@@ -18,9 +18,7 @@ from .model.parameters import trainable as trainable
 from .model.snapshot import differentiable_kernels as differentiable_kernels
 from .model.snapshot import eager as eager
 from .model.snapshot import isolated as isolated
-from .ops import tangent_rules as tangent_rules
-from .ops.gradient_rules import gradient_rule
-from .ops.tangents import tangent_rule
+from .ops import gradient_rule, tangent_rule
 from .processes.ddp import inside as inside
 from .processes.group import Group, group_of
 from .processes.group import process_count as process_count

@@ -3,7 +3,7 @@
     score_i = d/d alpha f_i(theta + alpha * grad G)  at alpha = 0
 
 All n scores come from one pass, whatever couples the examples, because the tangent of the losses
-along one direction *is* the vector of scores. The tangents travel beneath autograd (tangents.py), so
+along one direction *is* the vector of scores. The tangents travel beneath autograd (core/ops), so
 this is also the training forward: the update goes through its graph.
 
 Cost: about two forwards more than plain training (a convolution has two tangent terms), and the
@@ -22,7 +22,7 @@ from torch._ops import OpOverload
 from ..model.loss import Batch, Loss, evaluate, require_gradient
 from ..model.parameters import Direction
 from ..model.snapshot import differentiable_kernels, undone_on_error
-from ..ops.tangents import Outlived, TangentMode, recorded, tensors
+from ..ops import Outlived, TangentMode, autograd_records, cell_of, tensors
 from .base import Alignment, Memory
 
 PATH = "path"  # in memory: every operation of the last pass, for whoever proves it
@@ -48,19 +48,19 @@ class Propagate(TangentMode):
         kwargs = kwargs or {}
         turn = len(self.path)
         self.path.append(func)
-        if not recorded(func):
+        if not autograd_records(func):
             return func(*args, **kwargs)
         read = [
-            value.__dict__["_reweigh"]
+            cell
             for value in tensors((*args, *kwargs.values()))
-            if self.tangent(value) is not None
+            if self.tangent(value) is not None and (cell := cell_of(value)) is not None
         ]
         if not read:
             return func(*args, **kwargs)
         out, tangents = self.derive(func, args, kwargs)
         self.assign(func, args, out, tangents)
         for place, value in enumerate(out if isinstance(out, (tuple, list)) else (out,)):
-            cell = value.__dict__.get("_reweigh") if isinstance(value, Tensor) else None
+            cell = cell_of(value) if isinstance(value, Tensor) else None
             if cell is not None and cell not in read:
                 cell.born = (turn, place)
         for cell in read:
@@ -72,7 +72,7 @@ class Propagate(TangentMode):
 
     def keep(self, value: Tensor) -> None:
         """Expect that this tensor's tangent is asked for after the pass."""
-        cell = value.__dict__.get("_reweigh")
+        cell = cell_of(value)
         if cell is not None:
             self.last_uses.pop(cell.born, None)
 

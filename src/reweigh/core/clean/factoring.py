@@ -18,7 +18,7 @@ from ..backends.proof import due, tolerance
 from ..model.autograd_graph import unhooked
 from ..model.device import in_type
 from ..model.parameters import dot
-from ..ops.layer_rules import Layer, Linear
+from ..ops import Layer, Linear
 from .low_rank import Factors, Values
 
 USES = "factored"  # in memory, by m: how often it has been done; None where it does not pay

@@ -19,8 +19,16 @@ from ....errors import UnsupportedModelError
 from ...model.autograd_graph import leaves
 from ...model.loss import Batch, tensors_of
 from ...model.parameters import Direction
-from ...ops.gradient_rules import gradients
-from ...ops.tangents import STOPS, TangentMode, recorded, tangent_of_call, tensors
+from ...ops import (
+    STOPS,
+    TangentMode,
+    autograd_records,
+    cell_of,
+    drop_cell,
+    gradients,
+    tangent_of_call,
+    tensors,
+)
 from .example_rows import Layout
 
 _aten = torch.ops.aten
@@ -176,7 +184,7 @@ class Meet(TangentMode):
         """Forget every tangent and mark."""
         super().release()
         for leaf in self._leaves:
-            leaf.__dict__.pop("_reweigh", None)
+            drop_cell(leaf)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         kwargs = kwargs or {}
@@ -184,14 +192,14 @@ class Meet(TangentMode):
         found: dict[int, Tensor] = {}
         varies = False
         for value in tensors((*args, *kwargs.values())):
-            cell = value.__dict__.get("_reweigh")
+            cell = cell_of(value)
             if cell is not None and cell.owner is self.token:
                 varies = varies or cell.varies
                 if cell.tangent is not None:
                     found[id(value)] = cell.tangent
         if func._schema.is_mutable:
             self._pin_aliases(args[0])
-        if not found or not recorded(func) or func in STOPS:
+        if not found or not autograd_records(func) or func in STOPS:
             out = func(*args, **kwargs)
         elif not varies:
             out, tangents = self.derive(func, args, kwargs)

@@ -1,7 +1,7 @@
 """Contacts read off the graph that a plain forward pass has recorded.
 
 Autograd's own record of a pass says which operations used which parameters and keeps their inputs, so
-where every parameter is used by a layer that `layer_rules` knows, nothing needs to be watched while
+where every parameter is used by a layer that `core/ops` knows, nothing needs to be watched while
 the model runs: the forward pass of ghost is then the plain one, and the graph is read afterwards, at
 a few microseconds a node. Where some parameter is used in another way, `read` returns None.
 """
@@ -18,7 +18,7 @@ from torch.autograd.graph import GradientEdge
 
 from ...clean.low_rank import Values
 from ...model.device import in_type
-from ...ops.layer_rules import RULES, Layer, Linear, Use
+from ...ops import RECORDED, Layer, Linear, Use
 from .example_rows import Layout
 
 _LEAF, _TRANSPOSE, _CAST = "torch::autograd::AccumulateGrad", "TBackward0", "ToCopyBackward0"
@@ -169,7 +169,7 @@ def _use(node: Any, places: dict[int, int], leaves: set[int], path: list[Any]) -
 def _contact(
     node: Any, name: str, uses: Sequence[Use | None], parameters: Sequence[Tensor]
 ) -> RecordedContact | None:
-    rule = RULES.get(name)
+    rule = RECORDED.get(name)
     layer = None if rule is None else rule(node, uses, parameters)
     if layer is None:
         return None

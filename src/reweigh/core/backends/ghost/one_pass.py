@@ -35,7 +35,7 @@ from ...clean.gradient import CleanSide
 from ...model.loss import Batch, Loss, evaluate, flat, require_one_each
 from ...model.parameters import Direction, modules_of
 from ...model.snapshot import Snapshot, hooked, isolated, precision
-from ...ops.layer_rules import Layer
+from ...ops import Layer
 from ..base import Alignment, Memory
 from ..proof import due, tolerance
 from . import engine as ghost

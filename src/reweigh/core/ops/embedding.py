@@ -1,0 +1,107 @@
+"""Rows of a table: y = W[index], and sums or means of such rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import UnsupportedModelError
+from ..model.torch_internals import saved
+from .layer import Layer, Uses
+from .registry import Absent, Lookup, Needs, operation
+
+aten: Any = torch.ops.aten
+_gradient_is_special = saved("sparse", "scale_grad_by_freq")
+_index, _table_size, _padding = (
+    saved("indices"),
+    saved("weight_sym_argsize_0"),
+    saved("padding_idx"),
+)
+
+
+def _rows(table: Tensor, index: Tensor, padding: int) -> Tensor:
+    """table[index], zero at the padding index, whose row autograd does not train."""
+    rows: Tensor = aten.embedding(table, index)
+    return rows if padding < 0 else rows.masked_fill_((index == padding).unsqueeze(-1), 0)
+
+
+class EmbeddingLayer(Layer):
+    """y = W[index]. Uses: the table. Fixed: the number of its rows, the padding index (or -1)."""
+
+    def tangent(self, values: Sequence[Tensor | None], g: Tensor) -> Tensor:
+        """V[index]."""
+        (table,) = values
+        assert table is not None
+        return _rows(table, self.inputs[0], self.fixed[1])
+
+    def gradients(self, g: Tensor) -> Sequence[Tensor | None]:
+        """Sum of g over the places where each row was looked up."""
+        return (aten.embedding_dense_backward(g, self.inputs[0], *self.fixed, False),)
+
+
+@operation(aten.embedding.default, node="EmbeddingBackward0")
+class Embedding:
+    """y = W[index]."""
+
+    @staticmethod
+    def tangent(
+        t: Lookup, out: Tensor, weight: Tensor, index: Tensor,
+        padding: int = -1, by_frequency: bool = False, sparse: bool = False,
+    ) -> Tensor | None:  # fmt: skip
+        """t(W)[index]."""
+        tw = t(weight)
+        if tw is None:
+            return None
+        if by_frequency:
+            raise UnsupportedModelError(
+                "an embedding with scale_grad_by_freq couples the examples of a batch through its "
+                "backward pass alone: turn that option off, or use backend='double_backward'"
+            )
+        return _rows(tw, index, padding)
+
+    @staticmethod
+    def weight_gradient(
+        needs: Needs, g: Tensor, out: Tensor, weight: Tensor, index: Tensor,
+        padding: int = -1, by_frequency: bool = False, sparse: bool = False,
+    ) -> Any:  # fmt: skip
+        """Sum of g over the places where each row was looked up."""
+        return (aten.embedding_dense_backward(g, index, weight.shape[0], padding, by_frequency),)
+
+    @staticmethod
+    def recorded(node: Any, uses: Uses, parameters: Sequence[Tensor]) -> Layer | None:
+        """Tables whose gradient is dense and does not depend on the rest of the batch."""
+        (table,) = uses
+        if table is None or table.transposed or any(_gradient_is_special(node)):
+            return None
+        padding = _padding(node)
+        padding -= 2**64 if padding >= 2**63 else 0  # shown without its sign
+        return EmbeddingLayer((table,), (_index(node),), (_table_size(node), padding))
+
+
+@operation(aten._embedding_bag.default)
+class EmbeddingBag:
+    """y = the sum, or mean, of the rows W[index] of each bag."""
+
+    weight_gradient = Absent("running it again costs no more than the backward kernel by hand")
+    recorded = Absent("bags have no common number of rows: their inputs cannot be cut by example")
+
+    @staticmethod
+    def tangent(
+        t: Lookup, out: tuple[Tensor, ...], weight: Tensor, index: Tensor, offsets: Tensor,
+        by_frequency: bool = False, mode: int = 0, sparse: bool = False,
+        scale: Tensor | None = None, *rest: Any,
+    ) -> tuple[Tensor | None, ...] | None:  # fmt: skip
+        """Sums and means of rows are linear in the table: the same of t(W)."""
+        if mode == 2 or by_frequency or t(scale) is not None:
+            raise UnsupportedModelError(
+                "an EmbeddingBag with mode='max', scale_grad_by_freq or trained per-sample weights "
+                "has no tangent rule: use mode='sum' or 'mean', or backend='finite_difference'"
+            )
+        tw = t(weight)
+        if tw is None:
+            return None
+        bag: Tensor = aten._embedding_bag(tw, index, offsets, False, mode, False, scale, *rest)[0]
+        return bag, None, None, None

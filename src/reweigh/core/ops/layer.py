@@ -1,0 +1,51 @@
+"""A layer as autograd has recorded it: what it needs for scores and for weighted gradients.
+
+A node of the graph keeps the inputs of its operation y = op(x, W, b). From those, and the gradient g
+at y, come
+
+    tangent     (d op / d W) . V          the result moved along the clean gradient V, x held fixed
+    gradients   (d op / d W)' . g         for each parameter
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+
+class Use(NamedTuple):
+    """An aligned parameter as the argument of an operation, as it is or transposed."""
+
+    place: int
+    transposed: bool
+
+
+Uses = Sequence[Use | None]  # one per argument that could need a gradient
+
+
+@dataclass(eq=False)
+class Layer:
+    """One operation with parameters. `inputs` have the rows of the result; `fixed` is the rest."""
+
+    uses: tuple[Use | None, ...]
+    inputs: tuple[Tensor, ...]
+    fixed: tuple[Any, ...] = ()
+
+    def only(self, pick: Callable[[Tensor], Tensor]) -> Layer:
+        """The same layer on some of its rows."""
+        return self.of(tuple(map(pick, self.inputs)))
+
+    def of(self, inputs: tuple[Tensor, ...]) -> Layer:
+        """The same layer on other inputs."""
+        return type(self)(self.uses, inputs, self.fixed)
+
+    def tangent(self, values: Sequence[Tensor | None], g: Tensor) -> Tensor:
+        """The tangent of the result; one value per use, None for an argument that is no parameter."""
+        raise NotImplementedError
+
+    def gradients(self, g: Tensor) -> Sequence[Tensor | None]:
+        """One gradient per use."""
+        raise NotImplementedError

@@ -1,0 +1,40 @@
+"""Pooling and its reverse: maxima or means over windows, and repeated pixels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .registry import NO_PARAMETERS, Lookup, Tangent, operation
+
+aten: Any = torch.ops.aten
+
+
+@operation(aten.max_pool2d_with_indices.default)
+class MaxPool:
+    """y = the largest of each window, and where it was."""
+
+    weight_gradient = NO_PARAMETERS
+    recorded = NO_PARAMETERS
+
+    @staticmethod
+    def tangent(
+        t: Lookup, out: tuple[Tensor, Tensor], x: Tensor, *geometry: Any
+    ) -> tuple[Tensor, None] | None:
+        """t(x) at the places of the maxima."""
+        tx, (_, where) = t(x), out
+        if tx is None:
+            return None
+        picked = tx.flatten(-2).gather(-1, where.flatten(-2))
+        return picked.view_as(where), None
+
+
+@operation(aten.avg_pool2d.default, aten._adaptive_avg_pool2d.default, aten.upsample_nearest2d.vec)
+class MeanPool:
+    """y = the mean of each window; or, the other way, every pixel repeated."""
+
+    tangent = Tangent.ITSELF
+    weight_gradient = NO_PARAMETERS
+    recorded = NO_PARAMETERS

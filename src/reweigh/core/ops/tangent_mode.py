@@ -1,0 +1,179 @@
+"""Directional derivatives, carried along a forward pass beneath autograd.
+
+For an operation y = op(x_1, x_2, ...) and tangents t(x_k) = d x_k / d alpha along
+theta + alpha * direction, the chain rule gives
+
+    t(y) = sum_k  (d op / d x_k) . t(x_k).
+
+A `TangentMode` sees every operation that autograd records, after autograd has recorded it. So the
+graph of the pass stays exactly that of plain training, and the tangents are not part of it. A tangent
+lives as long as the tensor it belongs to.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import UnsupportedModelError
+from ..model.parameters import Direction
+from ..model.torch_internals import (
+    DispatchMode,
+    OpOverload,
+    base_of,
+    is_mutable,
+    is_view,
+    out_of_place,
+)
+from .registry import LINEAR, STOPS, TANGENTS
+from .tangent import by_own_formula, is_random, tangent_of_call
+from .tangent_cell import Outlived, TangentCell, cell_of, drop_cell, put_cell
+
+
+class TangentMode(DispatchMode):
+    """Carry tangents through every operation of the block, starting from `direction`."""
+
+    def __init__(self, model: nn.Module, direction: Direction) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.model = model
+        self._cells: WeakSet[TangentCell] = WeakSet()
+        # Cells point to this token, never to the mode: a tensor that autograd saves and that led
+        # back to itself would be a cycle through C++, which the garbage collector cannot see.
+        self.token = object()
+        self._direction = direction
+
+    def __enter__(self) -> TangentMode:
+        for parameter, value in zip(
+            self._direction.parameters, self._direction.values, strict=True
+        ):
+            self.attach(parameter, value)
+        # Autocast may hold copies of the parameters made before they had tangents.
+        torch.clear_autocast_cache()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def release(self) -> None:
+        """Forget every tangent; saved activations would otherwise keep theirs until backward."""
+        for cell in list(self._cells):
+            cell.tangent = None
+        self._cells.clear()
+        for kept in (*self._direction.parameters, *self.model.buffers()):
+            drop_cell(kept)
+
+    def tangent(self, value: Any) -> Tensor | None:
+        """The tangent of a tensor, or None where it is zero."""
+        if isinstance(value, Tensor):
+            cell = cell_of(value)
+            if cell is not None and cell.owner is self.token:
+                if cell.spent:
+                    raise Outlived
+                return cell.tangent
+        return None
+
+    def attach(self, value: Tensor, tangent: Tensor | None, *, varies: bool = False) -> None:
+        """Give a tensor its tangent; `varies` marks what depends on the batch."""
+        cell = TangentCell(self.token, tangent, varies)
+        put_cell(value, cell)
+        self._cells.add(cell)
+
+    def varies(self, value: Tensor) -> bool:
+        """Whether a tensor was marked as depending on the batch."""
+        cell = cell_of(value)
+        return cell is not None and cell.owner is self.token and cell.varies
+
+    def derive(self, func: OpOverload, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Run `func` and return its result with the tangents of it (same structure, None for zero)."""
+        if func in STOPS:
+            return func(*args, **kwargs), None
+        if func.is_view or func in LINEAR:
+            self._lay_out_alike(args[0])
+        elif func not in TANGENTS:
+            if is_mutable(func):
+                tangents = self._in_place(func, args, kwargs)
+                return func(*args, **kwargs), tangents
+            with self._naming_the_place():
+                return by_own_formula(func, args, kwargs, self.tangent)
+        out = func(*args, **kwargs)
+        return out, tangent_of_call(func, args, kwargs, out, self.tangent)
+
+    def assign(self, func: OpOverload, args: Any, out: Any, tangents: Any) -> None:
+        """Attach the tangents of a result, in place where the operation was."""
+        results = out if isinstance(out, (tuple, list)) else (out,)
+        theirs = tangents if isinstance(tangents, (tuple, list)) else (tangents,)
+        for value, tangent in zip(results, theirs, strict=False):
+            if not isinstance(value, Tensor):
+                continue
+            if is_mutable(func) and value is args[0] and is_view(value):
+                self._write_through(func, value, tangent)
+            else:
+                self.attach(value, tangent)
+
+    def _write_through(self, func: OpOverload, value: Tensor, tangent: Tensor | None) -> None:
+        # An in-place write to a view changes its base, so the base's tangent must change as well.
+        old = self.tangent(value)
+        if old is None and tangent is None:
+            return
+        if old is None or not (is_view(old) or base_of(value) is None):
+            raise UnsupportedModelError(
+                f"{func} writes in place into a view {self.where()}, which forward mode does not "
+                f"follow: write it out of place, or use backend='double_backward'"
+            )
+        old.copy_(torch.zeros_like(old) if tangent is None else tangent)
+
+    def _lay_out_alike(self, value: Tensor) -> None:
+        tangent = self.tangent(value)
+        if tangent is not None and tangent.stride() != value.stride():
+            self.attach(value, torch.empty_like(value).copy_(tangent))
+
+    def _in_place(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
+        """The tangent of an in-place operation: that of its out-of-place twin, before it runs."""
+        twin = out_of_place(func)
+        if twin is None or is_random(func):
+            raise UnsupportedModelError(
+                f"{func} {self.where()} overwrites its arguments and has no tangent rule: add one "
+                f"with reweigh.tangent_rule, or use backend='double_backward'"
+            )
+        with self._naming_the_place():
+            if twin in TANGENTS:
+                return tangent_of_call(twin, args, kwargs, twin(*args, **kwargs), self.tangent)
+            return by_own_formula(twin, args, kwargs, self.tangent)[1]
+
+    @contextmanager
+    def _naming_the_place(self) -> Iterator[None]:
+        try:
+            yield
+        except UnsupportedModelError as error:
+            raise UnsupportedModelError(f"{self.where()}: {error}") from error
+
+    def where(self) -> str:
+        """The innermost module of the model on the call stack, for error messages."""
+        names = {id(module): name for name, module in self.model.named_modules()}
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            owner = frame.f_locals.get("self")
+            if isinstance(owner, nn.Module) and names.get(id(owner)):
+                return f"in {names[id(owner)]!r} ({type(owner).__name__})"
+            frame = frame.f_back
+        return f"in {type(self.model).__name__}"
+
+
+def autograd_records(func: OpOverload) -> bool:
+    """Whether autograd records this call: gradients are on, or it is a custom operation, whose
+    forward always runs with them off."""
+    return torch.is_grad_enabled() or func.namespace != "aten"
+
+
+def tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    """Every tensor among the arguments of an operation."""
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from tensors(value)

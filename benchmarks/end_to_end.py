@@ -52,7 +52,7 @@ class Clock:
 def run(cell: Row) -> Row:
     """One run, from nothing."""
     from reweigh.audit import Ledger
-    from reweigh.training.step import Trainer
+    from reweigh.training.trainer import Trainer
 
     step, ledger = Clock(Trainer.step), Clock(Ledger.record)
     Trainer.step, Ledger.record = step, ledger  # type: ignore[assignment,method-assign]

@@ -20,7 +20,8 @@ from reweigh.data import BatchOptions, PairedBatches, Part, Task
 from reweigh.methods import View, make
 from reweigh.models import build
 from reweigh.training import Config, Optimizer, fit
-from reweigh.training.problem import binary_cross_entropy, describe
+from reweigh.training.criteria import binary_cross_entropy
+from reweigh.training.problem_builder import build_problem
 
 BATCH = BatchOptions(size=100, clean_size=10)
 RATE = 1e-3
@@ -42,7 +43,7 @@ def images(train: int = 5000, clean: int = 10, test: int = 2000) -> Task:
 
 
 def bare(task: Task, method: str, steps: int, stamp: Callable[[], None]) -> None:
-    problem = describe(
+    problem = build_problem(
         task, binary_cross_entropy, options=BATCH, steps=steps, seed=0, device=torch.device("cpu")
     )
     weigher, model = make(method, problem), build("lenet", classes=2)

@@ -28,6 +28,12 @@ def derive(seed: int, *purpose: str | int) -> int:
     return int(Draws(seed, "derive", *purpose).words(1)[0] >> np.uint64(2))
 
 
+def hashed_seed(*parts: str | int) -> int:
+    """A seed in [0, 2^56) for torch's generators: the first 7 bytes of sha256("part part ...")."""
+    text = " ".join(map(str, parts))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+
+
 class Draws:
     """One stream of 64-bit words, read from its beginning.
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from reweigh.methods import View, make
-from reweigh.methods.co_teaching import Pair, shuffled
+from reweigh.methods.co_teaching import TwoNetworks, shuffled
 from support.method_cases import losses_problem
 
 
@@ -24,7 +24,7 @@ class Losses(nn.Module):
 
 def weighed(step, **options):
     method = make("co_teaching", losses_problem([0] * 5, steps=100), **options)
-    pair = Pair(Losses([5.0, 1.0, 2.0, 3.0, 4.0]), Losses([1.0, 2.0, 3.0, 5.0, 4.0]))
+    pair = TwoNetworks(Losses([5.0, 1.0, 2.0, 3.0, 4.0]), Losses([1.0, 2.0, 3.0, 5.0, 4.0]))
     ids = torch.arange(5)
     found = method.weigh(View(pair, (ids, ids), None, ids, step, 0.1), method.losses)
     found.loss.backward()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reweigh.methods import METHODS
-from reweigh.methods.needs import EXPECTED
+from reweigh.methods.requirements import EXPECTED
 
 CARDS = Path(__file__).parents[2] / "docs" / "methods"
 COSTS = CARDS.parents[1] / "results" / "methods" / "cost.json"

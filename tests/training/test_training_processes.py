@@ -16,7 +16,7 @@ from reweigh.data import BatchOptions
 from reweigh.errors import SettingError
 from reweigh.methods import METHODS
 from reweigh.training import fit
-from reweigh.training.job import Job
+from reweigh.training.run_context import RunContext
 from support.processes import free_port, start
 from support.runs import digits_task, helpers_on_path, no_dropout, tiny_config
 from support.shared_run import one_of_them
@@ -56,7 +56,7 @@ def test_a_batch_that_cannot_be_shared_is_refused():
     three = SimpleNamespace(num_processes=3)
     config = tiny_config(batch=BatchOptions(size=48, clean_size=24), accumulate=12)
     with pytest.raises(SettingError, match=r"48 on 3 processes .* multiple of 36"):
-        Job(no_dropout, digits_task(), config, None, three)
+        RunContext(no_dropout, digits_task(), config, None, three)
 
 
 def test_a_killed_process_stops_the_others_and_a_restart_ends_as_if_it_had_not_been(tmp_path):
@@ -93,6 +93,6 @@ def test_a_checkpoint_is_read_by_another_number_of_processes(tmp_path):
 
 @pytest.mark.parametrize("method", [name for name, row in METHODS.items() if not row.shares])
 def test_a_method_whose_state_would_come_apart_is_refused(monkeypatch, method):
-    monkeypatch.setattr("reweigh.methods.table.process_count", lambda: 2)
+    monkeypatch.setattr("reweigh.methods.method_table.process_count", lambda: 2)
     with pytest.raises(SettingError, match=rf"2 processes train with '{method}'.*expected one"):
         fit(no_dropout, digits_task(), tiny_config(method, device="cpu"))

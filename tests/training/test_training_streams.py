@@ -12,7 +12,7 @@ pytest.importorskip("accelerate")
 pytest.importorskip("pyarrow")
 
 from reweigh import data
-from reweigh.app import auditing
+from reweigh.app import audit as auditing
 from reweigh.audit import Ledger
 from reweigh.errors import DataError, Interrupted, SettingError
 from reweigh.training import fit

@@ -1,13 +1,15 @@
-"""What became of each training example over a run, and which labels to look at.
+"""What each training example counted over a run, and which labels to check.
 
-ledger    how often it was seen, what it counted, how often that was nothing
-tables    the same as a Parquet file
-ranking   every label by how suspicious it is
+Read in this order:
+
+    ledger        how often each example was seen, what it counted, how often it counted nothing
+    ledger_file   the ledger's table as a Parquet file
+    ranking       every label ranked by how suspicious it is
 """
 
 from .ledger import COLUMNS, Ledger
+from .ledger_file import encode, read_ledger, read_table
 from .ranking import Ranking, rank_classes, rank_numbers
-from .tables import encode, read_ledger, read_table
 
 __all__ = [
     "COLUMNS",

@@ -1,31 +1,31 @@
 """The ledger: what each training example counted, kept over a run in fixed memory.
 
-Weights are recorded times the number of examples they were shared out among, so that 1 is what an
-example counts in plain training, whatever the batch size. With u_t that scaled weight at record t:
+A weight is multiplied by the number of examples that share the weights, so 1 is what an example
+counts in plain training, for any batch size. With u_t this scaled weight at record t:
 
-    seen             records of the example
+    seen             number of records of the example
     mean_weight      sum_t u_t / seen
     zero_share       share of its records with weight exactly 0
     average_weight   sum_t g^t u_t / sum_t g^t,   g = 2^(1/half_life): recent records count more
-    mean_loss        sum_t loss_t / records with a loss
-    last_score       its score when it was last recorded with one (the largest, if twice in a batch)
+    mean_loss        sum_t loss_t / number of records with a loss
+    last_score       its score in the last record that had one (the largest, if twice in that batch)
 
-All of it is sums and maxima, so a batch may hold an example twice, and ledgers of several processes
-merge by adding, in any order and grouping, to the same bytes. For that, every addition is exact:
+These are sums and maxima only. So a batch may hold an example twice, and the ledgers of several
+processes merge by adding, in any order and grouping, to the same bytes. This needs exact additions:
 
-    weights, losses  on a grid of 2^-24, in float64: exact up to a total of 2^29
-    g^t u_t          2^(12 j + s) x, x on a grid of 2^-20 and s < 12, is added to limb j as 2^s x;
-                     the newest limb and the one before it are kept: a record counts for 12 half-lives
-                     at least. Exact up to a total of 2^21 within them.
+    weights, losses  are rounded to multiples of 2^-24, in float64: exact up to a total of 2^29
+    g^t u_t          = 2^(12 j + s) x with s < 12; x is rounded to a multiple of 2^-20, and 2^s x is
+                     added to limb j. The newest limb and the one before it are kept, so a record
+                     counts for at least 12 half-lives. Exact up to a total of 2^21 within a limb.
 
-Cost: about twenty operations on [n] values a step, no wait for the device. Memory: 88 bytes an
-example.
+Cost: about twenty operations on [n] values per step, and no wait for the device. Memory: 88 bytes
+per example.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -45,17 +45,17 @@ COLUMNS = (
 _UNIT = 2.0**24
 _LARGEST = 2.0**29
 _RECENT_UNIT = 2.0**20
-_LIMB = 12  # half-lives
+_LIMB = 12  # half-lives per limb
 _SEEN, _ZEROS, _WEIGHT, _RECENT, _RECENT_WEIGHT, _LOSSES, _LOSS, _OLDER, _OLDER_WEIGHT = range(9)
-_RECORDED = _LOSS + 1  # columns that a record adds to; the others are of the limb before
+_RECORDED = _LOSS + 1  # a record adds to the columns up to here; the rest is the limb before
 _NEWEST, _BEFORE = slice(_RECENT, _RECENT_WEIGHT + 1), slice(_OLDER, _OLDER_WEIGHT + 1)
 _SCORE, _CLOCK = range(2)
 
 
 class Ledger:
-    """What `n` training examples counted.
+    """What each of `n` training examples counted.
 
-    half_life: records (steps) after which a weight counts half in `average_weight`.
+    half_life: number of records (steps) after which a weight counts half in `average_weight`.
 
     >>> ledger = Ledger(3)
     >>> ledger.record(torch.tensor([0, 1]), torch.tensor([0.75, 0.25]))
@@ -76,7 +76,7 @@ class Ledger:
             device = torch.device("cpu")
         self.half_life = float(half_life)
         self._clock = 0  # records so far
-        self._limb = 0  # the newest
+        self._limb = 0  # number of the newest limb
         self._totals = torch.zeros(n, _OLDER_WEIGHT + 1, dtype=torch.float64, device=device)
         self._last = torch.zeros(n, 2, dtype=torch.float64, device=device)
 
@@ -92,9 +92,10 @@ class Ledger:
         *,
         shared_by: int | None = None,
     ) -> None:
-        """One step: example `ids[k]` had `weights[k]`, of weights shared out among `shared_by`.
+        """Record one step: example `ids[k]` had `weights[k]`; all tensors are [n].
 
-        All are [n]; `shared_by` is n unless the batch is one process's part of a larger one.
+        `shared_by` is the number of examples whose weights sum to one: n, unless the batch is one
+        process's share of a larger one.
         """
         if not ids.shape == weights.shape or ids.ndim != 1:
             raise BatchError(
@@ -119,14 +120,14 @@ class Ledger:
             self._last[:, _CLOCK].index_fill_(0, ids, self._clock)
 
     def _recent(self, values: Tensor) -> Tensor:
-        """`values` times g^clock, as what is added to the newest limb."""
-        whole, rest = divmod(self._clock / self.half_life, 1)
-        limb, shift = divmod(int(whole), _LIMB)
+        """`values` times g^clock, in the unit of the newest limb."""
+        half_lives, rest = divmod(self._clock / self.half_life, 1)
+        limb, shift = divmod(int(half_lives), _LIMB)
         self._move_on(limb)
         return _exact(values * 2.0**rest, _RECENT_UNIT) * 2.0**shift
 
     def _move_on(self, limb: int) -> None:
-        """Make `limb` the newest."""
+        """Make `limb` the newest limb."""
         if limb == self._limb:
             return
         newest = self._totals[:, _NEWEST]
@@ -135,13 +136,13 @@ class Ledger:
         self._limb = limb
 
     def like(self) -> Ledger:
-        """An empty one for the same examples, at the same point in time."""
+        """An empty ledger for the same examples, at the same point in time."""
         empty = Ledger(len(self), half_life=self.half_life, device=self._totals.device)
         empty._clock, empty._limb = self._clock, self._limb
         return empty
 
     def merge(self, other: Ledger) -> Ledger:
-        """Both together, as a new ledger: the records of processes that shared the batches."""
+        """A new ledger with the records of both: those of processes that shared the batches."""
         if len(other) != len(self) or other.half_life != self.half_life:
             raise SettingError(
                 f"ledgers of {len(self)} and {len(other)} examples, half-lives {self.half_life:g} "
@@ -158,6 +159,15 @@ class Ledger:
         merged._clock = max(merged._clock, theirs._clock)
         return merged
 
+    def joined(self, states: Iterable[Mapping[str, Any]]) -> Ledger:
+        """A new ledger with the records of several processes, each given as its `state_dict()`."""
+        merged = self.like()
+        for state in states:
+            other = self.like()
+            other.load_state_dict(state)
+            merged = merged.merge(other)
+        return merged
+
     def state_dict(self) -> dict[str, Any]:
         """Everything, on the CPU, for a checkpoint or another process."""
         return {
@@ -169,7 +179,7 @@ class Ledger:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state_dict()`."""
+        """Continue from `state_dict()`."""
         if len(state["totals"]) != len(self):
             raise SettingError(
                 f"this ledger is of {len(self)} examples, the saved one of "
@@ -186,9 +196,9 @@ class Ledger:
         self._limb = int(state["limb"])
 
     def table(self, labels: Tensor | None = None) -> dict[str, Column]:
-        """The columns of the module, one value an example; NaN where there is nothing to tell.
+        """The columns at the head of this file, [n] each; NaN if an example was never recorded.
 
-        `labels` are the given ones; without them the column is left out.
+        `labels` [n] are the given labels; without them there is no column `given_label`.
         """
         totals, last = self._totals.cpu().numpy(), self._last.cpu().numpy()
         seen = totals[:, _SEEN]
@@ -199,7 +209,7 @@ class Ledger:
             "seen": seen.astype(np.int64),
             "mean_weight": mean,
             "zero_share": _quotient(totals[:, _ZEROS], seen),
-            # So long ago that both limbs are empty: all its records are equally old.
+            # If both limbs are empty, all records of the example are old: they count equally.
             "average_weight": np.where(
                 recent[:, 0] > 0, _quotient(recent[:, 1], recent[:, 0]), mean
             ),
@@ -212,20 +222,20 @@ class Ledger:
 
     @classmethod
     def of(cls, columns: Mapping[str, Column]) -> Ledger:
-        """A ledger with that `table`. To look at, not to go on from: when things were is not in it."""
-        found = {
+        """A ledger with that `table`, for reading. It cannot continue: the times are not in a table."""
+        values = {
             name: torch.from_numpy(np.array(columns[name], dtype=np.float64))
             for name in COLUMNS if name != "given_label"
         }  # fmt: skip
-        seen, loss, score = found["seen"], found["mean_loss"], found["last_score"]
+        seen, loss, score = values["seen"], values["mean_loss"], values["last_score"]
         losses = ~loss.isnan() * seen
         ledger = cls(len(seen))
         totals = [
             seen,
-            (found["zero_share"] * seen).round(),
-            _exact(found["mean_weight"] * seen),
+            (values["zero_share"] * seen).round(),
+            _exact(values["mean_weight"] * seen),
             (seen > 0).double(),
-            found["average_weight"],
+            values["average_weight"],
             losses,
             _exact(loss * losses),
             torch.zeros_like(seen),
@@ -238,13 +248,13 @@ class Ledger:
 
 
 def _exact(values: Tensor, unit: float = _UNIT) -> Tensor:
-    """Rounded to a multiple of 1/unit, so that sums are exact; what is not finite becomes large."""
+    """`values` rounded to multiples of 1/unit, so that sums are exact; NaN and infinity become large."""
     rounded = (values * unit).round_().mul_(1 / unit)
     return rounded.nan_to_num_(nan=_LARGEST, posinf=_LARGEST, neginf=-_LARGEST)
 
 
 def _latest(mine: Tensor, theirs: Tensor) -> Tensor:
-    """Row by row the later one; of the same step the larger score, as within a batch."""
+    """Row by row the later (score, clock); if both are of the same step, the larger score."""
     later = mine[:, _CLOCK] - theirs[:, _CLOCK]
     either = torch.maximum(mine, theirs)
     return torch.where(
@@ -253,5 +263,5 @@ def _latest(mine: Tensor, theirs: Tensor) -> Tensor:
 
 
 def _quotient(numerator: Column, denominator: Column) -> Column:
-    found = denominator > 0
-    return np.where(found, numerator / np.where(found, denominator, 1), math.nan)
+    defined = denominator > 0
+    return np.where(defined, numerator / np.where(defined, denominator, 1), math.nan)

@@ -1,24 +1,28 @@
-"""From what a run remembers of each training example to a list of labels to look at.
+"""From the ledger and the model of a run to a ranking of labels, the most suspicious first.
 
 Classes, with p the trained model's probabilities and g the given label:
 
     margin      p_g - max_{c != g} p_c                       in [-1, 1]
-    doubt       1 - exp(-mean loss during the run)           in [0, 1]: 1 - the mean chance given to g
-    of class    l_g = logit of the mean zero share of the examples given g; where l_g lies more than
-                OUTLYING robust deviations over the median class, l_g - median, else 0
-    second      the doubt of a plain run beside this one, where there is one and it can be told that
-                no class stands out; else (1 - margin) / 2
+    doubt       1 - exp(-mean loss during the run)           in [0, 1]: 1 - mean probability of g
+    of class    l_g = logit of the mean zero share of the examples given g. l_g - median over the
+                classes, if that is more than OUTLYING robust deviations; else 0
+    second      the doubt of a plain run on the same data, if there is one, there are at least
+                FEWEST_CLASSES classes, and none of them stands out; else (1 - margin) / 2
     own         (doubt + second) / 2                         in [0, 1]
     suspicion   sigmoid(logit(own) + of class)               in [0, 1]; highest first
-    suggestion  argmax p, where that is not g and p is at least CONFIDENT
+    suggestion  argmax p, if that is not g and p is at least CONFIDENT
 
-Most of it comes from a *reweighed* run: its model was not taught the wrong labels it gave no weight,
-so it goes on finding them hard. A plain run learns errors that have a pattern, and then finds them
-easy: it is not asked where they show. Where they do not, it has learnt from every example, and the two
-doubts together say more than either, above all where the task is hard. A class whose examples hardly ever help the clean ones, unlike those of all other classes, is one
-that wrong labels flowed into: that speaks where the model is too weak to tell single examples apart.
-A class that is merely far too common can look the same, and its examples are then ranked too high as a
-whole, though still in the right order among themselves.
+`doubt` comes from a reweighed run. Its model did not learn the wrong labels that got no weight, so
+their losses stay high.
+
+`second`: a plain run learns errors that follow a pattern, and their losses become low. So it is used
+only if no class stands out. It has then learnt from every example, and the mean of the two doubts is
+better than either, above all on hard tasks.
+
+`of class`: if the examples of one class hardly ever help the clean examples, unlike those of all
+other classes, many labels of that class are wrong. This helps if the model is too weak to tell
+single examples apart. Pitfall: a class that is far too common can look the same. All its examples
+are then ranked too high, though in the right order among themselves.
 
 Regression, with r = |given - predicted| and s = 1.4826 median(r), a robust standard deviation:
 
@@ -38,8 +42,8 @@ Places = npt.NDArray[np.int64]
 
 CONFIDENT = 0.5
 OUTLYING = 3.0
-FEWEST_CLASSES = 4  # of two or three, none can be told to stand out
-LEAST_SPREAD = 0.3  # of class logits, so that chance in small or equal classes does not stand out
+FEWEST_CLASSES = 4  # among two or three classes, none can be said to stand out
+LEAST_SPREAD = 0.3  # of the class logits: small or similar classes do not stand out by chance
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +52,10 @@ class Ranking:
 
     order         [n] positions in the train part
     suspicion     [n] in that order
-    suggested     [n] in that order: a class, or -1 where there is no confident suggestion;
-                  a number, or NaN, in a regression
-    probability   [n] in that order: of the suggestion (or of the given label); NaN in a regression
+    suggested     [n] in that order: a class, or -1 if there is no confident suggestion;
+                  in a regression a number, or NaN
+    probability   [n] in that order: of the suggestion, or of the given label if there is none; NaN
+                  in a regression
     """
 
     order: Places
@@ -72,17 +77,20 @@ def rank_classes(
     p_rival: Reals,
     plain_loss: Reals | None = None,
 ) -> Ranking:
-    """Rank labels that are classes; `rival` is the most probable class but the given one, all [n].
+    """Rank labels that are classes; all arguments are [n].
 
-    plain_loss: the mean loss of each in a plain run beside this one.
-    An example never seen in training has NaN for mean loss and zero share; its margin alone speaks.
+    rival:      the most probable class except the given one, with probability `p_rival`.
+    plain_loss: the mean loss of each example in a plain run on the same data.
+
+    An example never seen in training has NaN for mean loss and zero share; its margin alone decides.
     """
     margin = p_given - p_rival
     from_margin = (1 - margin) / 2
     of_class = _of_class(given, zero_share)
-    alike = len(np.unique(given)) >= FEWEST_CLASSES and not of_class.any()
-    asked = plain_loss if alike else None
-    second = from_margin if asked is None else _doubt(asked, from_margin)
+    none_stands_out = len(np.unique(given)) >= FEWEST_CLASSES and not of_class.any()
+    second = from_margin
+    if plain_loss is not None and none_stands_out:
+        second = _doubt(plain_loss, from_margin)
     own = (_doubt(mean_loss, from_margin) + second) / 2
     suspicion = 1 / (1 + np.exp(-_logit(own) - of_class[given]))
     confident = (margin < 0) & (p_rival >= CONFIDENT)
@@ -96,25 +104,25 @@ def _doubt(mean_loss: Reals, otherwise: Reals) -> Reals:
 
 
 def _of_class(given: Places, zero_share: Reals) -> Reals:
-    """What being given each class adds to the logit; 0 for all but classes that stand out."""
+    """[classes] what the given class adds to the logit; 0 unless the class stands out."""
     known = ~np.isnan(zero_share)
     counts = np.bincount(given[known], minlength=given.max() + 1)
-    there = counts > 0
+    present = counts > 0
     added = np.zeros(len(counts))
-    if there.sum() < FEWEST_CLASSES:
+    if present.sum() < FEWEST_CLASSES:
         return added
     sums = np.bincount(given[known], weights=zero_share[known], minlength=len(counts))
-    logits = _logit(sums[there] / counts[there])
+    logits = _logit(sums[present] / counts[present])
     excess = logits - np.median(logits)
     spread = max(1.4826 * float(np.median(np.abs(excess))), LEAST_SPREAD)
-    added[there] = np.where(excess > OUTLYING * spread, excess, 0.0)
+    added[present] = np.where(excess > OUTLYING * spread, excess, 0.0)
     return added
 
 
 def _logit(share: Reals) -> Reals:
     bounded = np.clip(share, 1e-6, 1 - 1e-6)
-    found: Reals = np.log(bounded / (1 - bounded))
-    return found
+    logit: Reals = np.log(bounded / (1 - bounded))
+    return logit
 
 
 def rank_numbers(given: Reals, *, predicted: Reals) -> Ranking:

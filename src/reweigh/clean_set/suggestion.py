@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..core import evaluating
 from ..errors import SettingError
 from .committee import PART
 from .coverage import covering_order
@@ -89,12 +90,6 @@ def _sizes(gains: bool | Sequence[int], k: int) -> list[int]:
 def _embedded(model: nn.Module, features: Any) -> Tensor:
     rows = features if isinstance(features, Tensor) else torch.tensor(np.asarray(features))
     like = next(model.parameters(), rows)
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad():
-            parts = [model(part.to(like.device)).cpu() for part in rows.split(PART)]
-    finally:
-        for module, training in modes:
-            module.training = training
+    with evaluating(model):
+        parts = [model(part.to(like.device)).cpu() for part in rows.split(PART)]
     return torch.cat(parts).flatten(1)

@@ -13,6 +13,7 @@ from .model.loss import batch_size as batch_size
 from .model.loss import evaluate as evaluate
 from .model.loss import per_example
 from .model.loss import rows as rows
+from .model.modes import evaluating as evaluating
 from .model.parameters import Params as Params
 from .model.parameters import trainable as trainable
 from .model.snapshot import differentiable_kernels as differentiable_kernels

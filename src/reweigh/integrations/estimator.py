@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..clean_set import pseudo_clean
 from ..errors import ReweighWarning
 from ..optional import missing_framework
-from .networks import make_network
+from .default_network import make_network
 
 try:
     from sklearn.base import BaseEstimator

@@ -114,14 +114,7 @@ class ReweighMixin:
             return self.ledger
         states: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(states, self.ledger.state_dict())
-        ledgers = []
-        for state in states:
-            ledgers.append(Ledger(len(self.ledger)))
-            ledgers[-1].load_state_dict(state)
-        first, *others = ledgers
-        for other in others:
-            first = first.merge(other)
-        return first
+        return self.ledger.joined(states)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Put the reweighter's state beside the model's."""

@@ -16,8 +16,8 @@ from .contract import (
     plain_losses,
     weighed_by,
 )
+from .method_table import METHODS, Entry, make
 from .plan import Plan, parse
-from .table import METHODS, Entry, make
 
 __all__ = [
     "METHODS",

@@ -29,7 +29,7 @@ from ..errors import SettingError
 from .contract import Method, Problem, View, Weighed
 
 
-class Pair(nn.Module):
+class TwoNetworks(nn.Module):
     """Two networks side by side; forward gives both outputs."""
 
     def __init__(self, base: nn.Module, peer: nn.Module) -> None:
@@ -67,7 +67,7 @@ def co_teaching(problem: Problem, *, forget_rate: float = 0.4, ramp: float = 0.0
         )
 
     def wrap(model: nn.Module) -> nn.Module:
-        return Pair(model, shuffled(model, problem.generator("peer network")))
+        return TwoNetworks(model, shuffled(model, problem.generator("peer network")))
 
     return Method("co_teaching", losses=losses, weigh=weigh, wrap=wrap)
 

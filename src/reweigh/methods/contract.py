@@ -7,14 +7,13 @@
 
 A factory in its own file takes the `Problem` (all that may be known before training) and returns a
 `Method`. What a method remembers from step to step stands in `state`, by name, so that a run can be
-saved in the middle and go on as if it had never stopped. The loop (training/step.py) does the rest:
+saved in the middle and go on as if it had never stopped. The loop (training/trainer.py) does the rest:
 
     pair -> weighed = method.weigh(view, method.losses) -> weighed.loss.backward() -> optimizer
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -23,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core import Batch, Loss, group_of
+from ..rng import hashed_seed
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 """`criterion(outputs, targets) -> Tensor[n]`, one value per example."""
@@ -65,8 +65,7 @@ class Problem:
 
     def generator(self, purpose: str, step: int = 0) -> torch.Generator:
         """Random numbers that depend on the seed, the purpose and the step alone."""
-        digest = hashlib.sha256(f"{self.seed} {purpose} {step}".encode()).digest()
-        return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+        return torch.Generator().manual_seed(hashed_seed(self.seed, purpose, step))
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..core import Batch, Loss
+from ..core import Batch, Loss, evaluating
 from ..errors import SettingError
 from .contract import Method, Problem, View, Weighed
-from .memory import Memory
-from .needs import require
+from .method_state import MethodState
 from .probabilities import log_probabilities, losses_from, of_label
+from .requirements import require
 from .transitions import through
 
 LEAST = 1e-12  # of a transition, so that its logarithm is finite
@@ -36,7 +36,7 @@ def glc(problem: Problem, *, clean_share: float | None = None) -> Method:
     if not 0 <= share < 1:
         raise SettingError(f"clean_share is {share}; expected from 0 up to, not including, 1")
     pretrained = require(problem.pretrained, "pretrained", "glc")
-    memory = Memory(transitions=measured(pretrained, problem.clean, classes=problem.classes))
+    memory = MethodState(transitions=measured(pretrained, problem.clean, classes=problem.classes))
     plain = losses_from(problem, lambda log_p, labels: -of_label(log_p, labels))
 
     def corrected(log_p: Tensor, labels: Tensor) -> Tensor:
@@ -62,13 +62,8 @@ def glc(problem: Problem, *, clean_share: float | None = None) -> Method:
 def measured(model: nn.Module, clean: Batch, *, classes: int) -> Tensor:
     """C [classes, classes] of a model, in evaluation mode, on the clean set."""
     inputs, targets = clean
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        with torch.no_grad():
-            p = log_probabilities(model.eval()(inputs), classes=classes).exp()
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    with evaluating(model):
+        p = log_probabilities(model(inputs), classes=classes).exp()
     member = nn.functional.one_hot(targets.flatten().long(), classes).to(p)
     counts = member.sum(0).unsqueeze(1)
     return torch.where(counts > 0, member.T @ p / counts.clamp(min=1), torch.eye(classes).to(p))

@@ -28,11 +28,11 @@ from torch.nn import functional
 from ..core import Loss
 from ..errors import SettingError
 from .contract import Method, Problem, Stateful, View, Weighed, plain_losses
-from .lessons import labelled_twice, losses_of_both
-from .memory import Memory
 from .mentor import Mentor, remembered
+from .mentor_examples import labelled_twice, losses_of_both
+from .method_state import MethodState
 from .percentile import check, moving_percentile, update
-from .seeded import seeded
+from .seeding import seeded
 
 
 def mentornet(
@@ -54,7 +54,7 @@ def mentornet(
     adam = torch.optim.Adam(mentor.parameters(), lr=learning_rate)
     threshold = moving_percentile(device)
     lessons = labelled_twice(problem)
-    history = Memory(
+    history = MethodState(
         train=torch.full((len(problem.train_labels), window, 2), torch.nan, device=device),
         clean=torch.full((2 * len(problem.clean_labels), window, 2), torch.nan, device=device),
     )

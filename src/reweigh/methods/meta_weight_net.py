@@ -23,7 +23,7 @@ from torch.func import functional_call
 from ..core import Batch, Loss, differentiable_kernels, eager, evaluate, trainable
 from ..errors import SettingError
 from .contract import Method, Problem, Stateful, View, Weighed, plain_losses
-from .seeded import seeded
+from .seeding import seeded
 
 
 def meta_weight_net(

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from ..errors import SettingError
-from .memory import Memory
+from .method_state import MethodState
 
 
-def moving_percentile(device: torch.device) -> Memory:
+def moving_percentile(device: torch.device) -> MethodState:
     """The memory of one; not a number until the first update."""
-    return Memory(threshold=torch.full((), torch.nan, device=device))
+    return MethodState(threshold=torch.full((), torch.nan, device=device))
 
 
-def update(memory: Memory, losses: Tensor, *, percentile: float, decay: float) -> Tensor:
+def update(memory: MethodState, losses: Tensor, *, percentile: float, decay: float) -> Tensor:
     """Take in a batch of losses [n], and return the threshold, a scalar."""
     before = memory["threshold"]
     now = losses.float().quantile(percentile).to(before.device)

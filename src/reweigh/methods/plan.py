@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import SettingError, unknown
-from .table import lookup
+from .method_table import lookup
 
 SUFFIXES = {"es": "early_stop", "ft": "fine_tune"}
 

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from ..errors import SettingError
 from .contract import Method, Problem, evenly, weighed_by
-from .needs import require
 from .probabilities import log_probabilities, losses_from, of_label
+from .requirements import require
 from .transitions import near_identity, through
 
 

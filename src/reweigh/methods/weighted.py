@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..core import weights_from_scores
 from .contract import Method, Problem, View, plain_losses, weighed_by
-from .needs import require
+from .requirements import require
 
 
 def weighted(problem: Problem) -> Method:

@@ -20,7 +20,7 @@ from .image_cnn import ImageCNN, ImageCNNOptions
 from .lenet import LeNet, LeNetOptions
 from .norm import Norm
 from .resnet import ResNet, ResNetOptions
-from .small import MLP, DigitsCNN, MLPOptions
+from .small_networks import MLP, DigitsCNN, MLPOptions
 from .wide_resnet import WideResNet, WideResNetOptions
 
 __all__ = [

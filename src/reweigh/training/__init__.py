@@ -1,17 +1,31 @@
-"""Training: one step, the loop, evaluation, checkpoints, the run folder.
+"""Training: from a model, a task and a config to a trained model and a run folder.
 
     fit(make_model, task, config, out=folder) -> Outcome
 
-Read in this order: `step` (what happens to a batch), `loop` (a phase), `fitting` (a run), `config`.
+Read in this order:
+
+    config, schedules    what a run is: method, steps, batch, optimizer, learning rates
+    trainer              one step: what happens to a pair of batches
+    loop                 one phase: steps, evaluations, checkpoints
+    phases               which phases a run has
+    fitting              `fit`: all phases of a run, then the results
+    run_context          what all phases share;  running_phase  what one phase builds and saves
+    criteria             the loss that fits a model's outputs
+    problem_builder      what a method may know of the task
+    evaluation           accuracy and loss of a model;  run_metrics  those of a run
+    folder, checkpoints  the files
+    environment          Accelerate, threads, random numbers, signals, lost processes
+    averages, divergence, progress    what is observed along the way
 """
 
+from ..core import evaluating
 from .config import Config, Optimizer
-from .evaluation import Judged, evaluating, judge
+from .evaluation import Judged, judge
 from .fitting import fit
 from .folder import RunFolder, read_config, read_model
-from .outcome import Outcome
 from .phases import Phase, phases
 from .progress import Now, Progress, bar
+from .run_metrics import Outcome
 from .schedules import PAPER, FineTune, PaperSchedule, Schedule
 
 __all__ = [

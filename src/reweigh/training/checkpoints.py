@@ -1,9 +1,11 @@
-"""Checkpoints: everything a run needs to go on as if it had never stopped, whole or not there.
+"""Checkpoints: everything a run needs to continue as if it had never stopped.
 
-checkpoints/NUMBER-PHASE-STEP.pt   a file each, renamed into place when it is on the disk
+    checkpoints/NUMBER-PHASE-STEP.pt    one file per checkpoint
 
-The last k are kept. Read with weights_only: tensors, numbers, strings, lists and dicts. A file that
-cannot be read (a disk's fault; a kill leaves none) is passed over for the one before it.
+A file is renamed into place after it is on the disk, so a file that exists is complete. The last
+`keep` files are kept. They are read with `weights_only`: tensors, numbers, strings, lists and dicts.
+If the newest file cannot be read (the disk is damaged; a killed process leaves no broken file), the
+one before it is used.
 """
 
 from __future__ import annotations

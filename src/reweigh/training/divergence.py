@@ -1,7 +1,8 @@
-"""Stopping a run that has diverged, with what there is to know about it.
+"""Ending a run that has diverged with an error that names the step, the examples and the cause.
 
-On the CPU every step is looked at, which costs nothing there. Elsewhere the first bad step is noted
-on the device and read every `PATIENCE` steps, and before anything is saved or evaluated.
+On the CPU the loss of every step is checked, which costs nothing there. On other devices a check
+would wait for the device, so the first bad step is noted there, and the note is read every
+`PATIENCE` steps and before anything is saved or evaluated.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from ..errors import DivergedError
 from ..methods import Weighed
 
 PATIENCE = 50
+MOST_NAMED = 10  # examples in a message
 
 
-class Watch:
-    """Remembers the first step whose loss was NaN or infinite. `pair(step)` gives its batches."""
+class DivergenceCheck:
+    """Finds the first step whose loss was NaN or infinite. `pair(step)` gives its batches."""
 
     def __init__(
         self,
@@ -32,7 +34,7 @@ class Watch:
         self._immediate = device.type == "cpu"
 
     def after(self, step: int, pieces: Sequence[Weighed]) -> None:
-        """Look at a step's losses."""
+        """Check the losses of a step."""
         for weighed in pieces:
             value = weighed.loss.detach() + weighed.losses.sum()
             if self._immediate:
@@ -45,12 +47,12 @@ class Watch:
             self.settle()
 
     def settle(self) -> None:
-        """Raise if a step was bad."""
+        """Raise if a bad step was noted."""
         if not self._immediate and (step := int(self._first)) >= 0:
             raise self.error(step)
 
     def parameters(self, model: nn.Module, step: int) -> None:
-        """Raise unless every parameter is finite: before a model is judged or saved."""
+        """Raise unless every parameter is finite: called before a model is evaluated or saved."""
         self.settle()
         total = sum((p.detach().float().sum() for p in model.parameters()), torch.zeros(()))
         if not torch.isfinite(total) and not all(
@@ -65,33 +67,37 @@ class Watch:
         *,
         what: str = "the loss is NaN or infinite at",
     ) -> DivergedError:
-        """What happened, to which examples, and the likely cause."""
+        """The error for `step`: what happened, to which examples, and the likely cause."""
         pair = self._pair(step)
         ids = pair.train_ids.tolist()
-        guilty = _rows(pair.train.inputs)
-        bad = [] if losses is None or len(losses) != len(ids) else _rows(losses)
-        if guilty or (at_clean := _rows(pair.clean.inputs)):
-            cause = (
-                f"the inputs of train examples {_listed([ids[r] for r in guilty])} are not finite"
-                if guilty
-                else f"the inputs of clean examples {_listed(pair.clean_ids[at_clean].tolist())} are not finite"
-            ) + ": mend or drop them"  # fmt: skip
-        else:
-            cause = (
-                f"the learning rate, {self._learning_rate(step):g}, is too large for this model: "
-                f"lower it, or set clip"
-            )
-        named = [ids[r] for r in bad] or ids
+        bad = [] if losses is None or len(losses) != len(ids) else _non_finite_rows(losses)
+        named = [ids[row] for row in bad] or ids
         return DivergedError(
             f"{what} step {step}, train examples {_listed(named)}; expected finite values. "
-            f"Likely cause: {cause}"
+            f"Likely cause: {self._cause(step, pair)}"
+        )
+
+    def _cause(self, step: int, pair: Pair) -> str:
+        for which, batch, ids in (
+            ("train", pair.train, pair.train_ids),
+            ("clean", pair.clean, pair.clean_ids),
+        ):
+            if rows := _non_finite_rows(batch.inputs):
+                named = _listed(ids[rows].tolist())
+                return f"the inputs of {which} examples {named} are not finite: mend or drop them"
+        return (
+            f"the learning rate, {self._learning_rate(step):g}, is too large for this model: "
+            f"lower it, or set clip"
         )
 
 
-def _rows(values: Tensor) -> list[int]:
-    found: list[int] = (~torch.isfinite(values.flatten(1) if values.ndim > 1 else values[:, None])).any(1).nonzero().flatten().tolist()  # fmt: skip
-    return found
+def _non_finite_rows(values: Tensor) -> list[int]:
+    """The rows of values [n, ...] that hold NaN or infinity."""
+    rows = values.flatten(1) if values.ndim > 1 else values[:, None]
+    return (~torch.isfinite(rows)).any(1).nonzero().flatten().tolist()
 
 
 def _listed(ids: list[int]) -> str:
-    return ", ".join(map(str, ids[:10])) + (f", ... ({len(ids)})" if len(ids) > 10 else "")
+    """The ids as text, cut after `MOST_NAMED`."""
+    more = f", ... ({len(ids)})" if len(ids) > MOST_NAMED else ""
+    return ", ".join(map(str, ids[:MOST_NAMED])) + more

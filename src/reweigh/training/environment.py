@@ -1,12 +1,11 @@
-"""What surrounds a run: Accelerate, threads, random numbers, signals. Left as it was found.
+"""The surroundings of a run: Accelerate, threads, random numbers, signals. All are put back after it.
 
-Random numbers of step t depend on (seed, phase, t, process) alone, like the batches: there is no
-generator state to save, and a resumed run draws what it would have drawn.
+The random numbers of step t depend on (seed, phase, t, process) alone, as the batches do. So there
+is no generator state to save, and a resumed run draws what it would have drawn.
 """
 
 from __future__ import annotations
 
-import hashlib
 import signal
 import threading
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import torch
 from ..core import says_lost, unanswered
 from ..errors import LostProcessError, SettingError
 from ..optional import optional
+from ..rng import hashed_seed
 from .config import Config
 
 
@@ -42,7 +42,7 @@ def surroundings(config: Config, out: Path | None) -> Iterator[Any]:
 
 
 def make_accelerator(config: Config, out: Path | None) -> Any:
-    """One for this config, whatever an earlier run in this process had."""
+    """An `Accelerator` for this config, whatever an earlier run in this process had."""
     accelerate = optional("accelerate", package="accelerate", needed_for="training")
     if config.trackers and out is None:
         raise SettingError(
@@ -54,8 +54,9 @@ def make_accelerator(config: Config, out: Path | None) -> Any:
     try:
         return accelerate.Accelerator(
             mixed_precision=config.precision,
-            # Pieces are counted, not data loaders watched: one that another trainer of this process
-            # has left at its end would make every piece an update.
+            # Accelerate may decide by its data loaders when a window of pieces ends. A loader that
+            # another trainer of this process left at its end would make every piece an update. So
+            # pieces are counted instead.
             gradient_accumulation_plugin=accelerate.utils.GradientAccumulationPlugin(
                 num_steps=config.accumulate, sync_with_dataloader=False
             ),
@@ -68,9 +69,8 @@ def make_accelerator(config: Config, out: Path | None) -> Any:
 
 
 def seed_step(seed: int, draws: str, step: int, *, rank: int, device: torch.device) -> None:
-    """Set torch's generators, here and on `device`, for one step."""
-    digest = hashlib.sha256(f"{seed} {draws} {step} {rank}".encode()).digest()
-    number = int.from_bytes(digest[:7], "big")
+    """Seed torch's generators, on the CPU and on `device`, for one step."""
+    number = hashed_seed(seed, draws, step, rank)
     torch.default_generator.manual_seed(number)
     if device.type != "cpu":
         torch.get_device_module(device).manual_seed(number)
@@ -78,7 +78,7 @@ def seed_step(seed: int, draws: str, step: int, *, rank: int, device: torch.devi
 
 @contextmanager
 def telling_of_lost_processes(count: int) -> Iterator[None]:
-    """Say what to do when one of `count` processes has died, wherever in a step that shows."""
+    """If one of `count` processes dies inside the block, raise an error that says what to do."""
     try:
         yield
     except RuntimeError as error:
@@ -91,13 +91,13 @@ def telling_of_lost_processes(count: int) -> Iterator[None]:
 
 
 class Stop:
-    """Whether somebody wants the run to stop: `signal` is 0 until then."""
+    """A request to stop the run: `signal` is 0 until one arrives."""
 
     def __init__(self) -> None:
         self.signal = 0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """The first signal asks; a second Ctrl-C does not wait for the end of the step."""
+        """Note the first signal; a second Ctrl-C ends the run without waiting for the step."""
         if self.signal and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = number
@@ -107,7 +107,7 @@ class Stop:
 def listening() -> Iterator[Stop]:
     """Turn Ctrl-C and SIGTERM into a request while the block runs.
 
-    Only in the main thread, where Python allows it; a signal that is ignored stays so.
+    Only in the main thread, where Python allows it. A signal that the process ignores stays ignored.
     """
     stop = Stop()
     before: dict[signal.Signals, Any] = {}

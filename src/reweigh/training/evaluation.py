@@ -1,23 +1,22 @@
-"""How good a model is: accuracy, loss, per class, and what it takes for what.
+"""How good a model is on a part of the data: accuracy, loss, and which class it takes for which.
 
-    confusion[t, p]   examples labelled t that the model takes for p
+    confusion[t, p]   number of examples labelled t that the model takes for p
     accuracy          trace / total
-    class accuracy    confusion[c, c] / row total
+    class accuracy    confusion[c, c] / total of row c
 
-Everything is sums over examples, so several processes each take a part and add. The model is
-evaluated in eval mode, without a graph, and is given back in the modes it was in.
+All of these come from sums over examples, so several processes can each take a share and add. The
+model runs in evaluation mode without a graph; afterwards it has the modes it had before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..core import evaluating
 from ..data import AnyPart, BatchOptions, in_order
 from ..methods import Criterion
 
@@ -26,7 +25,7 @@ BATCH = 200
 
 @dataclass(frozen=True)
 class Judged:
-    """Sums over a part: `loss` and `count`; `confusion` [classes, classes], empty in regression."""
+    """Sums over a part: `loss`, `count`, and `confusion` [classes, classes], empty in a regression."""
 
     loss: Tensor
     count: Tensor
@@ -34,38 +33,25 @@ class Judged:
 
     @property
     def mean_loss(self) -> float:
-        """The loss an example, in the units of the criterion: the MSE in a regression."""
+        """The loss per example, in the units of the criterion: the MSE in a regression."""
         return float(self.loss / self.count)
 
     @property
     def accuracy(self) -> float:
-        """The share classified as labelled."""
+        """The share of examples classified as labelled."""
         return int(self.confusion.trace()) / int(self.count)
 
     @property
     def class_accuracy(self) -> list[float | None]:
-        """For each class; None where the part has no example of it."""
+        """The accuracy for each class; None if the part has no example of it."""
         return [
             int(row[c]) / int(row.sum()) if row.any() else None
             for c, row in enumerate(self.confusion)
         ]
 
 
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode and no gradients inside; afterwards every module is in the mode it was in."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-
-
 def predicted(outputs: Tensor) -> Tensor:
-    """The class of each output: [n, classes] logits, or [n] logits of the second of two."""
+    """The class [n] of each output: from logits [n, classes], or [n] of the second of two classes."""
     return outputs.argmax(1) if outputs.ndim > 1 else (outputs > 0).long()
 
 
@@ -81,7 +67,7 @@ def judge(
 ) -> tuple[Judged, Judged]:
     """The model on `part`: against the given labels, and against the true ones.
 
-    With an accelerator each process takes its share, and all get the sums.
+    With an accelerator, each process takes a share and all get the sums.
     """
     if accelerator is not None and accelerator.num_processes > 1:
         part = part.share(accelerator.process_index, accelerator.num_processes)

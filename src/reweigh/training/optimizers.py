@@ -1,4 +1,4 @@
-"""The optimizer of a config, for a model."""
+"""The optimizer that a config asks for, over the trainable parameters of a model."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def make_optimizer(
 
 
 def unwrapped(optimizer: Any, accelerator: Any) -> Any:
-    """The optimizer inside Accelerate's wrapper, where that does nothing for it.
+    """The optimizer inside Accelerate's wrapper, if the wrapper does nothing for it.
 
     The wrapper scales half-precision gradients and serves sharded models. It also looks for an
-    optional package on the disk twice a step, which takes longer than a small model's whole step.
+    optional package on the disk twice per step. For a small model this takes longer than the step.
     """
     simple = str(accelerator.distributed_type.value) in ("NO", "MULTI_CPU", "MULTI_GPU")
     return optimizer.optimizer if simple and accelerator.scaler is None else optimizer

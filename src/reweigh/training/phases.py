@@ -1,8 +1,8 @@
-"""A run in phases, each with its own method, schedule and optimizer.
+"""The phases of a run. Each has its own method, schedule and optimizer.
 
-[pretrain]  a plain baseline, for methods that begin with one and were given none
+[pretrain]  a plain baseline, for methods that start from one, if none was given
 main        the method; with +es on the shorter schedule
-[fine_tune] with +ft: the clean examples alone, from where the main phase ended
+[fine_tune] with +ft: the clean examples alone, from the weights at the end of the main phase
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PRETRAIN, MAIN, FINE_TUNE = "pretrain", "main", "fine_tune"
 
 @dataclass(frozen=True)
 class Phase:
-    """One stretch of training."""
+    """One phase: its name, method, schedule, and the learning rate before any drop."""
 
     name: str
     method: str
@@ -27,28 +27,28 @@ class Phase:
 
     @property
     def draws(self) -> str:
-        """What its random numbers are keyed by: a baseline's are those of a run of its own."""
+        """The key of its random numbers. A baseline draws the same as a plain run of its own."""
         return MAIN if self.name == PRETRAIN else self.name
 
     def learning_rate(self, step: int) -> float:
-        """At `step`, counted from the beginning of the phase."""
+        """The learning rate at `step`, counted from the beginning of the phase."""
         return self.base_rate * self.schedule.factor(step)
 
 
 def phases(config: Config, *, pretrained: bool) -> list[Phase]:
-    """What `config` runs through; `pretrained`: the baseline is at hand."""
+    """The phases that `config` asks for; `pretrained`: a baseline was given."""
     plan = parse(config.method)
     schedule = config.stopped if plan.early_stop else config.main
     rate = config.optimizer.learning_rate
-    found = [Phase(MAIN, plan.method, schedule, rate)]
+    planned = [Phase(MAIN, plan.method, schedule, rate)]
     if METHODS[plan.method].pretrains and not pretrained:
         steps = config.pretrain_steps
         before = config.main if steps is None else config.main.scaled(steps)
-        found.insert(0, Phase(PRETRAIN, "uniform", before, rate))
+        planned.insert(0, Phase(PRETRAIN, "uniform", before, rate))
     if plan.fine_tune:
         tune = config.fine_tune
         last = rate * schedule.factor(schedule.steps)
-        found.append(
+        planned.append(
             Phase(FINE_TUNE, "clean_only", Schedule(tune.steps), tune.learning_rate or last)
         )
-    return found
+    return planned

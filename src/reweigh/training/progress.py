@@ -1,7 +1,7 @@
-"""Signs of life: what a run tells after every step, and who shows it.
+"""Progress: what a run reports after every step, and a bar that shows it.
 
-`fit(..., progress=callable)` gets a `Now` after every step. Its numbers are read from the device
-only when somebody asks for them, so that a callable that only counts costs nothing.
+`fit(..., progress=callable)` calls it with a `Now` after every step. The numbers of a `Now` are read
+from the device only when they are asked for, so a callable that only counts steps costs nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..optional import optional
 
 @dataclass(frozen=True)
 class Now:
-    """Where a run stands: `step` of `steps` over all phases; `examples` trained on by this call."""
+    """The state of a run: `step` of `steps` over all phases; `examples` trained on by this call."""
 
     phase: str
     step: int
@@ -36,9 +36,9 @@ class Now:
 
     @property
     def clean_loss(self) -> float | None:
-        """Of the last clean batch, where the method looked at it."""
-        found = self.weighed.clean_loss
-        return None if found is None else float(found)
+        """The mean loss of the last clean batch; None if the method did not look at it."""
+        value = self.weighed.clean_loss
+        return None if value is None else float(value)
 
     @property
     def effective_sample_size(self) -> float:
@@ -63,7 +63,7 @@ LINE_SECONDS = 30.0
 
 @contextmanager
 def bar(stream: TextIO | None = None) -> Iterator[Progress]:
-    """A bar on a terminal; elsewhere a plain line now and then. "/s" are examples.
+    """A bar on a terminal; elsewhere a plain line every half minute. "/s" means examples per second.
 
     with bar() as progress:
         fit(make_model, task, config, progress=progress)
@@ -105,7 +105,7 @@ def _rich(stream: TextIO) -> Iterator[Progress]:
     progress = optional("rich.progress", package="rich", needed_for="the progress bar")
     columns = (
         progress.TextColumn("{task.description}"),
-        progress.BarColumn(bar_width=10),  # all of it fits into 80 columns
+        progress.BarColumn(bar_width=10),  # so that the line fits into 80 columns
         progress.TaskProgressColumn(),
         progress.TimeRemainingColumn(compact=True),
         progress.TextColumn("{task.fields[numbers]}"),

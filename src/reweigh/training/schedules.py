@@ -1,8 +1,8 @@
-"""How long to train and at which rate: the paper's schedules, and ones of your own.
+"""How many steps to train and at which learning rate: the paper's schedules, and your own.
 
-    learning rate at step t = base rate * product of the factors of the drops at or before t
+    learning rate at step t = base rate * product of the factors of all drops at or before t
 
-A pure function of the step: nothing is scheduled that would have to be saved.
+The rate is a pure function of the step, so a checkpoint need not hold a scheduler.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def require_positive(**values: float) -> None:
 
 @dataclass(frozen=True)
 class Schedule:
-    """So many steps; at each `(step, factor)` of `drops` the learning rate is multiplied."""
+    """A number of steps; at each `(step, factor)` of `drops` the learning rate is multiplied."""
 
     steps: int
     drops: Drops = ()
@@ -44,7 +44,7 @@ class Schedule:
             require_positive(factor=factor)
 
     def factor(self, step: int) -> float:
-        """What the learning rate is multiplied with at `step`."""
+        """The product of all drops up to `step`: the learning rate there over the base rate."""
         return math.prod(factor for at, factor in self.drops if step >= at)
 
     def scaled(self, steps: int) -> Schedule:
@@ -54,7 +54,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class FineTune:
-    """Steps on the clean examples after `+ft`; without a rate, the one that training ended with."""
+    """Steps on the clean examples for `+ft`; without a rate, the last one of the main phase."""
 
     steps: int = 500
     learning_rate: float | None = None
@@ -67,10 +67,10 @@ class FineTune:
 
 @dataclass(frozen=True)
 class PaperSchedule:
-    """`Config(**vars(...))`-ready: steps, drops, the +es schedule, and what +ft adds."""
+    """The fields of a `Config` that a schedule sets: `Config(**vars(schedule))`."""
 
     steps: int
-    drops: tuple[tuple[int, float], ...] = ()
+    drops: Drops = ()
     early_stop: Schedule | None = None
     fine_tune: FineTune = field(default_factory=lambda: FineTune(5000))
 

@@ -1,4 +1,4 @@
-"""A phase in progress: what is built for it, what a step moves, what a checkpoint holds."""
+"""A phase in progress: what is built for it, and what of it a checkpoint holds."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ from ..errors import SettingError
 from ..methods import make
 from .averages import Averages
 from .config import Config
+from .criteria import classes_of
 from .folder import read_config, read_model
-from .job import Job, load
 from .optimizers import make_optimizer, unwrapped
 from .phases import MAIN, Phase
-from .problem import classes_of, describe
-from .step import Trainer
+from .problem_builder import build_problem
+from .run_context import RunContext, load
+from .trainer import Trainer
 
 Weights = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Stage:
-    """`base` is the model that counts; the trainer may train a larger one around it."""
+class RunningPhase:
+    """A phase and its parts.
+
+    `base` is the model that is judged and kept; the trainer may train a larger one around it.
+    """
 
     phase: Phase
     trainer: Trainer
@@ -38,11 +42,11 @@ class Stage:
 
     @property
     def done(self) -> bool:
-        """Whether all its steps are."""
+        """Whether all steps of the phase are done."""
         return self.pairs.step >= self.phase.schedule.steps
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it, in tensors, numbers, strings, lists and dicts."""
+        """All parts as tensors, numbers, strings, lists and dicts."""
         trainer = self.trainer
         scaler = trainer.accelerator.scaler
         return {
@@ -56,7 +60,7 @@ class Stage:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from it."""
+        """Continue from `state_dict()`."""
         trainer = self.trainer
         load(trainer.accelerator.unwrap_model(trainer.model), state["model"])
         trainer.optimizer.load_state_dict(state["optimizer"])
@@ -69,52 +73,62 @@ class Stage:
 
 
 def build(
-    job: Job, phase: Phase, ledger: Ledger, *, start: Weights | None, pretrained: Weights | None
-) -> Stage:
+    context: RunContext,
+    phase: Phase,
+    ledger: Ledger,
+    *,
+    start: Weights | None,
+    pretrained: Weights | None,
+) -> RunningPhase:
     """A phase at its beginning, from a fresh model or from the weights `start`."""
-    base = job.model(start)
+    base = context.model(start)
     main = phase.name == MAIN
-    baseline, confusion = _judged_baseline(job, pretrained if main else None)
-    problem = describe(
-        job.task,
-        job.criterion,
-        options=job.config.batch,
+    baseline, confusion = _judged_baseline(context, pretrained if main else None)
+    problem = build_problem(
+        context.task,
+        context.criterion,
+        options=context.config.batch,
         steps=phase.schedule.steps,
-        seed=job.config.seed,
-        device=job.device,
+        seed=context.config.seed,
+        device=context.device,
         pretrained=baseline,
         confusion=confusion,
     )
-    method = make(phase.method, problem, **(job.config.options if main else {}))
-    model = base if method.wrap is None else method.wrap(base).to(job.device)
-    optimizer = make_optimizer(job.config.optimizer, model, phase.base_rate)
-    model, prepared = job.accelerator.prepare(model, optimizer)
+    method = make(phase.method, problem, **(context.config.options if main else {}))
+    model = base if method.wrap is None else method.wrap(base).to(context.device)
+    optimizer = make_optimizer(context.config.optimizer, model, phase.base_rate)
+    model, prepared = context.accelerator.prepare(model, optimizer)
     trainer = Trainer(
-        job.accelerator,
+        context.accelerator,
         model,
-        unwrapped(prepared, job.accelerator),
+        unwrapped(prepared, context.accelerator),
         method,
         ledger if main and method.sample.source == "train" else None,
-        accumulate=job.config.accumulate,
-        clip=job.config.clip,
+        accumulate=context.config.accumulate,
+        clip=context.config.clip,
     )
-    pairs = job.pairs(method.sample)
-    averages = Averages(job.device, job.accelerator.gather if job.processes > 1 else None)
-    return Stage(phase, trainer, base, pairs, averages, pretrained if main else None)
+    pairs = context.pairs(method.sample)
+    joined = context.accelerator.gather if context.processes > 1 else None
+    averages = Averages(context.device, joined)
+    return RunningPhase(phase, trainer, base, pairs, averages, pretrained if main else None)
 
 
-def _judged_baseline(job: Job, state: Weights | None) -> tuple[nn.Module | None, Tensor | None]:
+def _judged_baseline(
+    context: RunContext, state: Weights | None
+) -> tuple[nn.Module | None, Tensor | None]:
     """The pretrained model, and train examples counted by its prediction (row) and given label."""
     if state is None:
         return None, None
-    model = job.model(state).eval().requires_grad_(False)
-    if not classes_of(job.task):
+    model = context.model(state).eval().requires_grad_(False)
+    if not classes_of(context.task):
         return model, None
-    given, _ = job.judge(model, job.task.train)
-    return model, given.confusion.T.to(job.device)
+    given, _ = context.judge(model, context.task.train)
+    return model, given.confusion.T.to(context.device)
 
 
-def at_hand(pretrained: Path | str | Weights | None, config: Config, data: str) -> Weights | None:
+def baseline_weights(
+    pretrained: Path | str | Weights | None, config: Config, data: str
+) -> Weights | None:
     """The weights of a baseline trained earlier; refuses the folder of another run."""
     if pretrained is None or isinstance(pretrained, Mapping):
         return pretrained

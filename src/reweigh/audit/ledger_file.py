@@ -1,4 +1,4 @@
-"""The ledger's table as a Parquet file, and back."""
+"""The ledger's table as the content of a Parquet file (`weights.parquet`), and back."""
 
 from __future__ import annotations
 

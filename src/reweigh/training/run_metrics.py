@@ -1,4 +1,4 @@
-"""What a run gives, and how it is judged."""
+"""The metrics of a run, and `Outcome`, which is what a run returns."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Judge = Callable[[AnyPart], tuple[Judged, Judged]]
 class Outcome:
     """A finished run.
 
-    metrics   at the end of training, no best step chosen; see `final_metrics`
-    curve     the evaluations on the way: phase, step, learning rate, losses, accuracies
+    metrics   of the model at the end of training, not of a best step; see `final_metrics`
+    curve     the evaluations during the run: phase, step, learning rate, losses, accuracies
     ledger    what each training example counted in the main phase
     model     the trained model, on the CPU, in eval mode
     """
@@ -33,25 +33,24 @@ class Outcome:
 
     @property
     def test_accuracy(self) -> float:
-        """On the test part's true labels."""
+        """The accuracy on the test part's true labels."""
         return float(self.metrics["test_accuracy"])
 
 
-def on_the_way(judge: Judge, task: AnyTask, probe: int) -> Point:
-    """Test, hyper-validation and clean part in full, `probe` train examples, evenly spread."""
+def curve_metrics(judge: Judge, task: AnyTask, probe: int) -> Point:
+    """During a run: test, hyper-validation and clean part in full, `probe` evenly spread train examples."""
     return _numbers(_judged(judge, task, task.train.probe(probe)))
 
 
 def final_metrics(judge: Judge, task: AnyTask) -> dict[str, Any]:
-    """Everything, in plain JSON.
+    """At the end of a run: all parts in full, as plain JSON.
 
-    test_loss, test_accuracy, class_accuracy, confusion    true labels; rows of the last are true
+    test_loss, test_accuracy, class_accuracy, confusion    true labels; confusion has a row per true class
     hyper_loss, hyper_accuracy, hyper_true_accuracy        against noisy and against true labels
     clean_loss, clean_accuracy                             of the whole clean part
     train_loss, train_accuracy, train_true_accuracy        against given and against true labels
 
-    A part that is empty has no entry; neither has an accuracy in a regression, where a loss is the
-    mean squared error.
+    An empty part has no entry. A regression has no accuracies; its losses are mean squared errors.
     """
     judged = _judged(judge, task, task.train)
     metrics = _numbers(judged)
@@ -67,12 +66,12 @@ def _judged(judge: Judge, task: AnyTask, train: AnyPart) -> dict[str, tuple[Judg
 
 
 def _numbers(judged: dict[str, tuple[Judged, Judged]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     for name, (given, true) in judged.items():
         noisy = name in ("hyper", "train")
-        found[f"{name}_loss"] = (given if noisy else true).mean_loss
+        metrics[f"{name}_loss"] = (given if noisy else true).mean_loss
         if len(given.confusion):
-            found[f"{name}_accuracy"] = (given if noisy else true).accuracy
+            metrics[f"{name}_accuracy"] = (given if noisy else true).accuracy
             if noisy:
-                found[f"{name}_true_accuracy"] = true.accuracy
-    return found
+                metrics[f"{name}_true_accuracy"] = true.accuracy
+    return metrics

@@ -24,10 +24,10 @@ from .hard_mining import hard_mining
 from .mentornet import mentornet
 from .mentornet_predefined import mentornet_predefined
 from .meta_weight_net import meta_weight_net
-from .needs import check
 from .proportion import proportion
 from .random import random
 from .reed import reed_hard, reed_soft
+from .requirements import check
 from .resample import resample
 from .reweigh import reweigh, reweigh_literal
 from .s_model import s_model, s_model_conf
@@ -38,7 +38,7 @@ from .weighted import weighted
 
 @dataclass(frozen=True)
 class Entry:
-    """One row: a factory `make(problem, **options)`, and what it needs of a problem (needs.py).
+    """One row: a factory `make(problem, **options)`, and what it needs of a problem (requirements.py).
 
     `shares`: whether processes that share a batch get what one would; if not, they are refused.
     """

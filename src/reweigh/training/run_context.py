@@ -1,8 +1,8 @@
-"""What all phases of a run share, and what they ask of it: models, batches, judgements."""
+"""What all phases of a run share: the task, the config, the accelerator, and what is made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,14 +15,16 @@ from ..errors import SettingError
 from ..methods import Criterion, Sampling
 from ..optional import optional
 from .config import Config
+from .criteria import classes_of
 from .evaluation import Judged, judge
-from .problem import ModelFactory, classes_of, make_seeded
 
-FEW = 1000  # examples of a stream that stand in for the clean part of a method that has none
+ModelFactory = Callable[[], nn.Module]
+
+FEW = 1000  # train examples that stand in for a clean part, if a stream has none
 
 
 @dataclass(frozen=True)
-class Job:
+class RunContext:
     """A model factory, a task and a config on an accelerator."""
 
     make_model: ModelFactory
@@ -41,13 +43,13 @@ class Job:
 
     @property
     def device(self) -> torch.device:
-        """Where this process computes."""
-        found: torch.device = self.accelerator.device
-        return found
+        """The device of this process."""
+        device: torch.device = self.accelerator.device
+        return device
 
     @property
     def processes(self) -> int:
-        """How many share the work."""
+        """How many processes share the work."""
         return int(self.accelerator.num_processes)
 
     @property
@@ -76,7 +78,7 @@ class Job:
     def judge(self, model: nn.Module, part: AnyPart) -> tuple[Judged, Judged]:
         """The model on a part, against given and true labels; all processes share the work."""
         if self.processes > 1:
-            # Running averages of the process that saves: the others' have seen other examples.
+            # Each process has running averages of other examples; those of the one that saves count.
             for buffer in model.buffers():
                 torch.distributed.broadcast(buffer, src=0)
         return judge(
@@ -94,12 +96,13 @@ class Job:
         if self.processes == 1:
             return ledger
         accelerate = optional("accelerate.utils", package="accelerate", needed_for="training")
-        merged = ledger.like()
-        for state in accelerate.gather_object([ledger.state_dict()]):
-            other = ledger.like()
-            other.load_state_dict(state)
-            merged = merged.merge(other)
-        return merged
+        return ledger.joined(accelerate.gather_object([ledger.state_dict()]))
+
+
+def make_seeded(make_model: ModelFactory, seed: int) -> nn.Module:
+    """A new model, the same for the same seed."""
+    torch.manual_seed(seed)
+    return make_model()
 
 
 def make_pairs(
@@ -110,18 +113,20 @@ def make_pairs(
     clean: bool = False,
     device: torch.device | str = "cpu",
 ) -> PairedBatches:
-    """Train and clean batches; `clean` trains on the clean part."""
-    # Without a clean part (a method that needs one refuses) any examples stand in for it.
-    train = task.train
-    trusted = (
-        task.clean if len(task.clean) else train if isinstance(train, Part) else train.head(FEW)
-    )
+    """Train and clean batches; with `clean`, the clean part is also what is trained on.
+
+    If the task has no clean part, train examples stand in for it: a method that needs clean examples
+    refuses such a task, and the others ignore the batch.
+    """
+    train, trusted = task.train, task.clean
+    if not len(trusted):
+        trusted = train if isinstance(train, Part) else train.head(FEW)
     train = trusted if clean else train
     return PairedBatches(train, trusted, seed=seed, options=options, device=device)
 
 
 def load(model: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Put a saved state into a model; an error that says so if it is of another."""
+    """Load a saved state into a model; if it is the state of another model, the error says so."""
     try:
         model.load_state_dict(dict(state))
     except RuntimeError as error:

@@ -9,11 +9,11 @@ from torch import Tensor
 from ..errors import SettingError
 
 
-class Memory:
+class MethodState:
     """Tensors by name; they change in value, never in shape.
 
     >>> import torch
-    >>> memory = Memory(count=torch.zeros(2))
+    >>> memory = MethodState(count=torch.zeros(2))
     >>> memory["count"][0] += 1
     >>> memory.state_dict()
     {'count': tensor([1., 0.])}

@@ -1,4 +1,4 @@
-"""One step: a pair of batches goes in, the model has learnt from it.
+"""One step: the model is updated once, from one pair of batches.
 
 pair -> view -> weighed = method.weigh(view, method.losses) -> backward -> clip -> optimizer
                                                                            -> ledger
@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..audit import Ledger
 from ..data import Batch, Pair
@@ -31,7 +30,7 @@ class Trainer:
     clip: float | None = None
 
     def step(self, pair: Pair, *, step: int, learning_rate: float) -> list[Weighed]:
-        """Train on one pair: one update, over as many pieces of the batch as are accumulated."""
+        """Train on one pair: one update, accumulated over `accumulate` pieces of the train batch."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         pieces = []
@@ -51,8 +50,8 @@ class Trainer:
         return pieces
 
 
-def cut(pair: Pair, pieces: int) -> Iterator[tuple[Batch, torch.Tensor]]:
-    """The train batch in equal pieces, with the ids of each."""
+def cut(pair: Pair, pieces: int) -> Iterator[tuple[Batch, Tensor]]:
+    """The train batch in equal pieces, with the ids [n / pieces] of each."""
     if pieces == 1:
         yield pair.train, pair.train_ids
         return

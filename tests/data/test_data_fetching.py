@@ -58,7 +58,7 @@ def test_an_official_origin_is_fetched_checked_and_placed(web, tmp_path):
     manifest = data.fetch(entry(web), root=tmp_path, progress=lambda *a: seen.append(a))
     assert manifest.origin.startswith("official http://127.0.0.1")
     assert left_behind(tmp_path) == WHOLE
-    arrays, _ = store.read(tmp_path, "mnist")
+    arrays, _ = store.read_stored(tmp_path, "mnist")
     assert all(np.array_equal(arrays[name], GREY[name]) for name in GREY)
     biggest = max(CONTENT, key=lambda n: len(CONTENT[n]))
     assert (biggest, len(CONTENT[biggest]), len(CONTENT[biggest])) in seen
@@ -344,7 +344,7 @@ def test_cifar100_is_pinned_by_its_official_files(tmp_path, monkeypatch):
 def test_a_loaded_set_is_mapped_and_cannot_change_the_file(tmp_path, monkeypatch):
     root = stored(tmp_path)
     monkeypatch.setattr(
-        importlib.import_module("reweigh.data.sets.load"), "source", lambda _: SOURCE
+        importlib.import_module("reweigh.data.sets.load"), "source_named", lambda _: SOURCE
     )
     loaded = data.load("mnist", root=root)
     assert loaded.shape == (1, 28, 28)
@@ -384,7 +384,7 @@ def test_the_table_is_complete():
         if source.origins:
             assert source.origins[0].manager == "official"
             assert set(source.digests) == set(GREY) or source.file_md5
-            assert catalog.source(source.name) is source
+            assert catalog.source_named(source.name) is source
 
 
 def test_digits_are_inside_scikit_learn():

@@ -42,7 +42,7 @@ def root(tmp_path_factory):
 def test_the_registry_copy_is_the_published_mnist(root):
     from reweigh.data.sets import store
 
-    arrays, manifest = store.read(root, "mnist")
+    arrays, manifest = store.read_stored(root, "mnist")
     assert manifest.digests == dict(data.SOURCES["mnist"].digests)
     # Written back in the official form, the files have the official checksums.
     for name, content in idx_files(arrays).items():

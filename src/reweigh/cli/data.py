@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ..data.sets.http import Progress
-    from ..data.sets.store import Manifest
+    from ..data.sets import Manifest, Progress
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,8 +33,7 @@ def list_(root: _Root = None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from ..data import SOURCES, data_root
-    from ..data.sets.store import is_stored
+    from ..data.sets import SOURCES, data_root, is_stored
 
     folder = data_root(root)
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -91,12 +89,12 @@ def fetch(
     or apt. A download that was cut goes on where it stopped when you run the same command again.
     """
     from .. import data
-    from ..data.sets.catalog import source as source_of
+    from ..data.sets import source_named
     from ..errors import SettingError
 
     if source is not None and origin is not None:
         raise SettingError("--from and --origin contradict each other; give one")
-    entry = source_of(name)
+    entry = source_named(name)
     if entry.name == "digits":
         typer.echo("digits comes with scikit-learn: there is nothing to fetch")
         return
@@ -112,9 +110,9 @@ def fetch(
 def verify(name: _Name, root: _Root = None) -> None:
     """Check every byte of a stored data set against its checksums."""
     from .. import data
-    from ..data.sets.catalog import source as source_of
+    from ..data.sets import source_named
 
-    entry = source_of(name)
+    entry = source_named(name)
     if entry.name == "digits":
         data.load("digits")
         typer.echo("digits: ok (inside scikit-learn)")
@@ -123,9 +121,9 @@ def verify(name: _Name, root: _Root = None) -> None:
 
 
 def _describe(manifest: Manifest, folder: Path) -> None:
-    from ..data.sets.store import read
+    from ..data.sets import read_stored
 
-    arrays, _ = read(folder, manifest.name, check=False)
+    arrays, _ = read_stored(folder, manifest.name, check=False)
     train, test = len(arrays["train_labels"]), len(arrays["test_labels"])
     typer.echo(f"{manifest.name}: ok, {train:,} train and {test:,} test images")
     typer.echo(f"  from {manifest.origin} ({manifest.form} form)")

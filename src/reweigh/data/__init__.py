@@ -1,11 +1,9 @@
 """Data: sources -> corruptions -> splits -> batches.
 
-    load           a data set by name, from disk or a registry, checked against its digests
-    corruptions    wrong labels made on purpose, and which they are
-    splits         clean, hyper-validation and train ids, disjoint and reproducible
-    tasks          the four parts of one experiment; `preset` has the paper's
-    batches        pairs of train and clean batches, endless, resumable at any step
-    shards         many files of rows; `Stream` has their batches, `stream_part` trains on them
+    sets       published data sets by name, fetched and checked: `load`, `fetch`, `adopt`, `verify`
+    tasks      wrong labels made on purpose, splits, the four parts of one experiment: `prepare`
+    streams    training sets in many files that are never all in memory: `stream_part`
+    batches    pairs of train and clean batches, endless, resumable at any step: `PairedBatches`
 
 >>> from reweigh import data
 >>> digits = data.load("digits")
@@ -17,30 +15,57 @@ torch.Size([100, 1, 8, 8])
 """
 
 from ..encoders import ImageEncoder
-from .batches.augmentation import AUGMENTATIONS, SCALINGS, Augmentation, Scaling
-from .batches.pairs import Batch, BatchOptions, Pair, PairedBatches, in_order
-from .sets.catalog import SOURCES, Source
-from .sets.fetch import adopt, fetch, verify
-from .sets.load import load
-from .sets.store import data_root
-from .streams.batches import Drawn, Stream
-from .streams.fields import Fields
-from .streams.shards import Shards, open_shards
-from .streams.training_set import AnyPart, AnyTask, StreamedPart, StreamedTask, stream_part
-from .tasks.corruptions import (
+from .batches import (
+    AUGMENTATIONS,
+    SCALINGS,
+    Augmentation,
+    Batch,
+    BatchOptions,
+    Pair,
+    PairedBatches,
+    Scaling,
+    in_order,
+)
+from .sets import SOURCES, Source, adopt, data_root, fetch, load, verify
+from .streams import (
+    AnyPart,
+    AnyTask,
+    Drawn,
+    Fields,
+    Shards,
+    Stream,
+    StreamedPart,
+    StreamedTask,
+    open_shards,
+    stream_part,
+)
+from .tasks import (
+    BACKGROUNDS,
     CORRUPTIONS,
+    MAJORITY_SHARES,
+    PRESETS,
     Corruption,
+    Dataset,
+    Examples,
+    NoisySubset,
+    Part,
+    Recipe,
+    Split,
+    Task,
     background_flip,
     corrupt,
+    imbalance,
+    noisy_imbalance,
     pair_flip,
+    prepare,
+    preset,
+    scaled,
+    shares,
+    split,
     transition,
     uniform_flip,
+    whole,
 )
-from .tasks.dataset import Dataset, Examples
-from .tasks.imbalance import NoisySubset, imbalance, noisy_imbalance, shares
-from .tasks.presets import BACKGROUNDS, MAJORITY_SHARES, PRESETS, preset, scaled
-from .tasks.splits import Split, split
-from .tasks.task import Part, Recipe, Task, prepare, whole
 
 __all__ = [
     "AUGMENTATIONS",

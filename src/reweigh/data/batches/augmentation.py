@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ...errors import SettingError
 from ...rng import Draws
-from ..tasks.dataset import Examples
+from ..tasks import Examples
 
 
 @dataclass(frozen=True)

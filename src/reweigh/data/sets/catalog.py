@@ -13,31 +13,9 @@ from types import MappingProxyType
 
 from ...errors import unknown
 from . import class_names, layouts
-from .http import RemoteFile
-from .layouts import Layout
+from .http import Official, RemoteFile
+from .layouts import FileLayout
 from .registries import Package
-
-
-@dataclass(frozen=True)
-class Official:
-    """The publisher's own files."""
-
-    files: tuple[RemoteFile, ...]
-
-    @property
-    def manager(self) -> str:
-        """How the command line calls this origin."""
-        return "official"
-
-    @property
-    def label(self) -> str:
-        """How messages call it."""
-        return f"official {self.files[0].url.rsplit('/', 1)[0]}/"
-
-    @property
-    def size(self) -> int:
-        """Bytes to download."""
-        return sum(file.size for file in self.files)
 
 
 @dataclass(frozen=True)
@@ -50,7 +28,7 @@ class Source:
     shape: tuple[int, int, int]
     train: int
     test: int
-    layouts: tuple[Layout, ...] = ()
+    layouts: tuple[FileLayout, ...] = ()
     origins: tuple[Official | Package, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
     file_md5: Mapping[str, str] = field(default_factory=dict)
@@ -231,7 +209,7 @@ SOURCES: Mapping[str, Source] = MappingProxyType({source.name: source for source
 """Every data set by its name: where it comes from, and the digests it must have."""
 
 
-def source(name: str) -> Source:
+def source_named(name: str) -> Source:
     """The entry called `name`, or an error with the nearest one."""
     if name not in SOURCES:
         raise unknown("data set", name, SOURCES)

@@ -28,7 +28,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 _PIXELS = 3 * 32 * 32
 
 
-class Labelled(NamedTuple):
+class LabelledImages(NamedTuple):
     """Images [n, c, h, w] and labels [n], both uint8."""
 
     images: Bytes
@@ -46,23 +46,23 @@ def read_idx(raw: bytes, name: str) -> Bytes:
     return np.frombuffer(raw, dtype=np.uint8, offset=head).reshape(shape)
 
 
-def read_binary(raw: bytes, name: str, *, label_bytes: int) -> Labelled:
+def read_binary(raw: bytes, name: str, *, label_bytes: int) -> LabelledImages:
     """CIFAR records; with two label bytes (CIFAR-100: coarse, fine) the last one is the label."""
     record = label_bytes + _PIXELS
     if len(raw) % record or not raw:
         raise _length(name, len(raw), max(1, round(len(raw) / record)) * record)
     table = np.frombuffer(raw, dtype=np.uint8).reshape(-1, record)
     images = np.ascontiguousarray(table[:, label_bytes:]).reshape(-1, 3, 32, 32)
-    return Labelled(images, table[:, label_bytes - 1].copy())
+    return LabelledImages(images, table[:, label_bytes - 1].copy())
 
 
-def read_cifar_pickle(raw: bytes, name: str) -> Labelled:
+def read_cifar_pickle(raw: bytes, name: str) -> LabelledImages:
     """One CIFAR pickle, of either set."""
     content = read_pickle(raw, name)
     data, labels = content.get("data"), content.get("fine_labels", content.get("labels"))
     if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != _PIXELS:
         raise DataError(f"{name} has no 'data' of {_PIXELS} bytes a row; expected CIFAR's layout")
-    return Labelled(data.reshape(-1, 3, 32, 32), _labels(labels, len(data), name))
+    return LabelledImages(data.reshape(-1, 3, 32, 32), _labels(labels, len(data), name))
 
 
 def read_sheet(raw: bytes, name: str) -> Bytes:
@@ -87,7 +87,7 @@ def read_label_list(raw: bytes, name: str) -> Bytes:
     return _labels(labels, None, name)
 
 
-def read_csv(raw: bytes, name: str) -> Labelled:
+def read_csv(raw: bytes, name: str) -> LabelledImages:
     """`label,pixel,...` rows of a square grey image, fields of one to three digits."""
     body = raw[raw.find(b"\n") + 1 :] if raw[:1].isalpha() else raw
     if not body.endswith(b"\n"):
@@ -104,7 +104,7 @@ def read_csv(raw: bytes, name: str) -> Labelled:
     side = math.isqrt(width - 1)
     if side * side != width - 1 or not side:
         raise DataError(f"{name} has {width} columns; expected a label and a square image")
-    return Labelled(
+    return LabelledImages(
         np.ascontiguousarray(table[:, 1:]).reshape(-1, 1, side, side), table[:, 0].copy()
     )
 
@@ -142,8 +142,8 @@ def _labels(labels: object, count: int | None, name: str) -> Bytes:
     return np.array(labels, dtype=np.uint8)
 
 
-def _length(name: str, found: int, expected: int) -> DataError:
+def _length(name: str, length: int, expected: int) -> DataError:
     return DataError(
-        f"{name} is {found:,} bytes long; expected {expected:,}: truncated or not this format; "
+        f"{name} is {length:,} bytes long; expected {expected:,}: truncated or not this format; "
         "fetch or copy it again"
     )

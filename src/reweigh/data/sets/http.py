@@ -43,6 +43,28 @@ class RemoteFile:
         return self.url.rsplit("/", 1)[-1]
 
 
+@dataclass(frozen=True)
+class Official:
+    """The publisher's own files."""
+
+    files: tuple[RemoteFile, ...]
+
+    @property
+    def manager(self) -> str:
+        """How the command line calls this origin."""
+        return "official"
+
+    @property
+    def label(self) -> str:
+        """How messages call it."""
+        return f"official {self.files[0].url.rsplit('/', 1)[0]}/"
+
+    @property
+    def size(self) -> int:
+        """Bytes to download."""
+        return sum(file.size for file in self.files)
+
+
 def download(file: RemoteFile, part: Path, progress: Progress = silent) -> None:
     """Bring `file` to `part`, going on from what is there; returns once its md5 is right."""
     part.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ from ...errors import DataError
 from . import archives
 from .decoders import (
     Bytes,
-    Labelled,
+    LabelledImages,
     read_binary,
     read_cifar_pickle,
     read_csv,
@@ -37,7 +37,7 @@ ARRAY_NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """A form of a data set: every one of `files` must be there."""
 
     name: str
@@ -60,7 +60,7 @@ def _csv(files: Mapping[str, bytes]) -> Arrays:
     return _joined(*([read_csv(files[name], name)] for name in CSV.files))
 
 
-def _parts(files: Mapping[str, bytes], read: Callable[[bytes, str], Labelled]) -> Arrays:
+def _parts(files: Mapping[str, bytes], read: Callable[[bytes, str], LabelledImages]) -> Arrays:
     """All files but the last are train, in order; the last is test."""
     read_all = [read(content, name) for name, content in files.items()]
     return _joined(read_all[:-1], read_all[-1:])
@@ -77,7 +77,7 @@ def _sheets(files: Mapping[str, bytes]) -> Arrays:
     }
 
 
-def _joined(train: list[Labelled], test: list[Labelled]) -> Arrays:
+def _joined(train: list[LabelledImages], test: list[LabelledImages]) -> Arrays:
     return {
         "train_images": np.concatenate([part.images for part in train]),
         "train_labels": np.concatenate([part.labels for part in train]),
@@ -88,7 +88,7 @@ def _joined(train: list[Labelled], test: list[Labelled]) -> Arrays:
 
 _BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 
-IDX = Layout(
+IDX = FileLayout(
     "idx",
     (
         "train-images-idx3-ubyte",
@@ -98,25 +98,25 @@ IDX = Layout(
     ),
     _idx,
 )
-CSV = Layout("csv", ("mnist_train.csv", "mnist_test.csv"), _csv)
-CIFAR10_BINARY = Layout(
+CSV = FileLayout("csv", ("mnist_train.csv", "mnist_test.csv"), _csv)
+CIFAR10_BINARY = FileLayout(
     "binary",
     tuple(f"{name}.bin" for name in _BATCHES),
     lambda files: _parts(files, lambda raw, name: read_binary(raw, name, label_bytes=1)),
 )
-CIFAR10_PICKLE = Layout("pickle", _BATCHES, lambda files: _parts(files, read_cifar_pickle))
+CIFAR10_PICKLE = FileLayout("pickle", _BATCHES, lambda files: _parts(files, read_cifar_pickle))
 # The registry package spells it so.
-SHEETS = Layout(
+SHEETS = FileLayout(
     "sheets",
     (*(f"{name}.png" for name in _BATCHES), "train_lables.json", "test_lables.json"),
     _sheets,
 )
-CIFAR100_BINARY = Layout(
+CIFAR100_BINARY = FileLayout(
     "binary",
     ("train.bin", "test.bin"),
     lambda files: _parts(files, lambda raw, name: read_binary(raw, name, label_bytes=2)),
 )
-CIFAR100_PICKLE = Layout(
+CIFAR100_PICKLE = FileLayout(
     "pickle", ("train", "test"), lambda files: _parts(files, read_cifar_pickle)
 )
 
@@ -130,22 +130,22 @@ class Decoded:
     md5: Mapping[str, str]
 
 
-def decode(path: Path, layouts: tuple[Layout, ...], workspace: Path) -> Decoded:
+def decode(path: Path, layouts: tuple[FileLayout, ...], workspace: Path) -> Decoded:
     """Read the first layout that is whole in `path`: a folder, an archive, or a folder of one."""
     if not path.exists():
         raise DataError(f"{path} does not exist; expected a folder or an archive of the data set")
-    found = _files(path, workspace)
+    files = _files(path, workspace)
     for layout in layouts:
-        if all(name in found for name in layout.files):
-            contents = {name: _content(found[name]) for name in layout.files}
+        if all(name in files for name in layout.files):
+            contents = {name: _content(files[name]) for name in layout.files}
             md5 = {
                 name: hashlib.md5(content, usedforsecurity=False).hexdigest()
                 for name, content in contents.items()
             }
             return Decoded(layout.assemble(contents), layout.name, md5)
     # The layout that is nearest to whole says best what is missing.
-    nearest = max(layouts, key=lambda layout: sum(name in found for name in layout.files))
-    missing = [name for name in nearest.files if name not in found]
+    nearest = max(layouts, key=lambda layout: sum(name in files for name in layout.files))
+    missing = [name for name in nearest.files if name not in files]
     if len(missing) < len(nearest.files):
         raise DataError(f"{path} lacks {', '.join(missing)} of the {nearest.name} form; add it")
     forms = "; ".join(f"{layout.name}: {', '.join(layout.files)}" for layout in layouts)
@@ -166,13 +166,13 @@ def _files(path: Path, workspace: Path) -> dict[str, Path]:
             known = "mnist" in inner.name.lower() or "cifar" in inner.name.lower()
             if known and archives.is_archive(inner):
                 archives.unpack(inner, workspace / f"unpacked{k}")
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     below = [p for top in (folder, workspace) for p in top.rglob("*") if p.is_file()]
     for file in sorted(below, key=lambda p: (len(p.parts), p)):
         name = file.name.removesuffix(".gz").removesuffix(".xz")
         # "train-images.idx3-ubyte" is how some mirrors name them.
-        found.setdefault(name.replace(".idx", "-idx"), file)
-    return found
+        files.setdefault(name.replace(".idx", "-idx"), file)
+    return files
 
 
 def _content(file: Path) -> bytes:

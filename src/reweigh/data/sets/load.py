@@ -10,10 +10,9 @@ import torch
 from ...errors import DataError
 from ...optional import optional
 from ...rng import Draws
-from ..tasks.dataset import Dataset, Examples
-from ..tasks.imbalance import first_of_each
+from ..tasks import Dataset, Examples, first_of_each
 from . import store
-from .catalog import Source, source
+from .catalog import Source, source_named
 from .fetch import fetch, verify
 from .http import Progress, silent
 from .layouts import Arrays
@@ -31,7 +30,7 @@ def load(
     Images are memory-mapped: opening costs one pass of sha256 (about 0.2 s for CIFAR-10), and pages
     are shared between processes.
     """
-    entry = source(name)
+    entry = source_named(name)
     if entry.name == "digits":
         return _digits(entry)
     folder = store.data_root(root)
@@ -39,14 +38,14 @@ def load(
         _explain_subset(entry, folder)
         if download and entry.origins:
             fetch(entry, root=folder, progress=progress)
-    verify_pins = verify(entry, root=folder)
-    arrays, _ = store.read(folder, entry.name, check=False)
+    manifest = verify(entry, root=folder)
+    arrays, _ = store.read_stored(folder, entry.name, check=False)
     return Dataset(
         entry.name,
         train=_examples(arrays, "train"),
         test=_examples(arrays, "test"),
         classes=entry.classes,
-        subset=verify_pins.subset,
+        subset=manifest.subset,
     )
 
 

@@ -71,7 +71,7 @@ def digests(arrays: Arrays) -> dict[str, str]:
 
 
 def is_stored(root: Path, name: str) -> bool:
-    """Whether a folder of that name is there; `read` tells whether it is sound."""
+    """Whether a folder of that name is there; `read_stored` tells whether it is sound."""
     return (root / name / MANIFEST).is_file()
 
 
@@ -124,7 +124,7 @@ def read_manifest(root: Path, name: str) -> Manifest:
     return manifest
 
 
-def read(root: Path, name: str, *, check: bool = True) -> tuple[Arrays, Manifest]:
+def read_stored(root: Path, name: str, *, check: bool = True) -> tuple[Arrays, Manifest]:
     """The arrays, mapped copy-on-write (changes stay in memory), and their manifest.
 
     `check=False` skips the digests (0.2 s for CIFAR) for a set that was just verified.

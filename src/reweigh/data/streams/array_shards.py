@@ -1,8 +1,8 @@
-"""Array shards: one .npy file a field, a row an example, memory-mapped.
+"""Array shards: one .npy file per field, one row per example, memory-mapped.
 
     part-00000.image.npy   part-00000.label.npy        the shard `part-00000`, fields image, label
 
-A piece is copied out and its mapping dropped: pages that were read do not pile up in memory.
+A piece is copied and its mapping dropped, so pages that were read do not pile up in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import DataError
-from .rows import Rows
+from .row_arrays import Rows
 
 SUFFIX = ".npy"
 PIECE = 4096

@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from ...encoders import ImageEncoder
 from ...errors import SettingError
-from .rows import Rows
+from .row_arrays import Rows
 
 Array = npt.NDArray[Any]
 
 
 class BadRow(Exception):
-    """What is wrong with the row at `position` of a piece; whoever knows its file says so."""
+    """What is wrong with the row at `position` of a piece; the caller knows the file and names it."""
 
     def __init__(self, position: int, what: str) -> None:
         super().__init__(position, what)
@@ -77,11 +77,11 @@ class Fields:
         values = rows[self.target]
         if self.classes:
             known = {name: k for k, name in enumerate(self.classes)}
-            found = np.array([known.get(_text(value), -1) for value in values], dtype=np.int64)
-            if (found < 0).any():
-                at = int(np.argmax(found < 0))
+            codes = np.array([known.get(_text(value), -1) for value in values], dtype=np.int64)
+            if (codes < 0).any():
+                at = int(np.argmax(codes < 0))
                 raise BadRow(at, f"{self.target!r} is {_shown(values[at])}, none of the classes")
-            return found
+            return codes
         if values.dtype == object:
             return np.array([_number(value, k, self.target) for k, value in enumerate(values)])
         if values.dtype.kind == "f":

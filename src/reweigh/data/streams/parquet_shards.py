@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ...errors import DataError
 from ...tables import arrow, open_table
 from ...text import first_line
-from .rows import Rows
+from .row_arrays import Rows
 
 PIECE = 4096
 

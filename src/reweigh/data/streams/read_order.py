@@ -1,14 +1,14 @@
 """In which order the rows of many shards are read: a bounded shuffle, the same for any number of readers.
 
     epoch e          the shards in an order keyed by (seed, e), one after the other: N rows
-    lane l of L      a stretch of it, of N s_l / n rows, where s_l = n (l+1) // L - n l // L; its rows
-                     are read in order, and each block of buffer // L rows is shuffled, keyed by
-                     (seed, e, l, block)
+    lane l of L      a stretch of that order, of N s_l / n rows, where s_l = n (l+1) // L - n l // L.
+                     Its rows are read in order, and each block of buffer // L rows is shuffled,
+                     keyed by (seed, e, l, block)
     batch t of n     the next s_l rows of every lane, lane by lane
 
-Ranks and workers share out the lanes, never the order: batch t is the same for one process as for
-eight, and its rows come from L places of the data. A lane's epochs follow each other without a gap,
-so that a batch is always full. All of it is a pure function of t: resuming needs one number.
+Ranks and workers divide the lanes among them, never the order: batch t is the same for one process
+as for eight, and its rows come from L places of the data. The epochs of a lane follow each other
+without a gap, so a batch is always full. All of it is a pure function of t: resuming needs only t.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from ...rng import Draws, Indices
 
 
 @dataclass(frozen=True)
-class Lanes:
-    """`rows` of each shard; batches of `size`; `count` lanes, with a `buffer` of rows over all."""
+class ReadOrder:
+    """`rows` of each shard; batches of `size`; `lanes` lanes; a `buffer` of rows over all lanes."""
 
     rows: tuple[int, ...]
     size: int
-    count: int
+    lanes: int
     buffer: int
     seed: int
 
     def __post_init__(self) -> None:
-        for name, value in (("size", self.size), ("lanes", self.count), ("buffer", self.buffer)):
+        for name, value in (("size", self.size), ("lanes", self.lanes), ("buffer", self.buffer)):
             if value < 1:
                 raise SettingError(f"{name} is {value}; expected a whole number from 1 up")
-        if self.size < self.count:
+        if self.size < self.lanes:
             raise SettingError(
-                f"a batch of {self.size} from {self.count} lanes; expected an example of each: take "
+                f"a batch of {self.size} from {self.lanes} lanes; expected an example of each: take "
                 "a larger batch or fewer lanes"
             )
         if sum(self.rows) < self.size:
@@ -49,30 +49,30 @@ class Lanes:
 
     @property
     def block(self) -> int:
-        """Rows of a lane that are shuffled together."""
-        return max(1, self.buffer // self.count)
+        """How many rows of a lane are shuffled together."""
+        return max(1, self.buffer // self.lanes)
 
     def share(self, lane: int) -> int:
-        """Its rows in a batch."""
+        """How many rows a lane gives to a batch."""
         return self._edge(lane + 1) - self._edge(lane)
 
     def stretch(self, lane: int) -> tuple[int, int]:
-        """Its rows in the order of an epoch: from, to."""
+        """Where a lane lies in the order of an epoch: from row, to row."""
         total = sum(self.rows)
         low, high = (self._edge(k) * total // self.size for k in (lane, lane + 1))
         return low, high
 
     def length(self, lane: int) -> int:
-        """Its rows in an epoch."""
+        """How many rows of an epoch are in a lane."""
         low, high = self.stretch(lane)
         return high - low
 
     def _edge(self, lane: int) -> int:
-        return self.size * lane // self.count
+        return self.size * lane // self.lanes
 
-    def of(self, rank: int, world: int) -> range:
-        """The lanes of one rank, or of one worker of a rank's."""
-        return range(rank * self.count // world, (rank + 1) * self.count // world)
+    def lanes_of(self, rank: int, world: int) -> range:
+        """The lanes that one rank reads."""
+        return range(rank * self.lanes // world, (rank + 1) * self.lanes // world)
 
     def shuffle(self, epoch: int, lane: int, block: int, length: int) -> Indices:
         """In which order the rows of a block come out."""

@@ -1,4 +1,4 @@
-"""Data in many files: a list of shards of one format, and how many rows each has.
+"""Data in many files: a list of shards of one format, and the number of rows of each.
 
     shards = open_shards("train/part-{00000..00099}.parquet")
     shards = open_shards("train")                     # all shards of a folder, by name
@@ -7,7 +7,7 @@
     part-00000.tar                                    000017.jpg, 000017.cls   tar_shards.py
     part-00000.image.npy, part-00000.label.npy        memory-mapped arrays     array_shards.py
 
-An example's id is its row, counted through all shards in the order of the list: it stays what it is
+The id of an example is its row, counted through all shards in the order of the list. It is the same
 whatever order, process or worker reads it.
 """
 
@@ -26,10 +26,10 @@ import numpy as np
 from ...errors import DataError, unknown
 from ...rng import Indices
 from . import array_shards, parquet_shards, tar_shards
-from .rows import ID, Rows
+from .row_arrays import ID, Rows, row_count
 
 
-class Format(NamedTuple):
+class ShardFormat(NamedTuple):
     """How files with one of the `endings` are read."""
 
     endings: tuple[str, ...]
@@ -38,9 +38,9 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "parquet": Format((".parquet", ".pq"), parquet_shards.describe, parquet_shards.read),
-    "tar": Format((".tar",), tar_shards.describe, tar_shards.read),
-    "npy": Format((array_shards.SUFFIX,), array_shards.describe, array_shards.read),
+    "parquet": ShardFormat((".parquet", ".pq"), parquet_shards.describe, parquet_shards.read),
+    "tar": ShardFormat((".tar",), tar_shards.describe, tar_shards.read),
+    "npy": ShardFormat((array_shards.SUFFIX,), array_shards.describe, array_shards.read),
 }
 
 
@@ -66,9 +66,9 @@ class Shards:
         at = int(self.starts[shard]) + first
         end = int(self.starts[shard]) + last
         for piece in FORMATS[self.format].read(self.paths[shard], first, last, fields):
-            length = len(next(iter(piece.values())))
-            yield {ID: np.arange(at, at + length), **piece}
-            at += length
+            end_of_piece = at + row_count(piece)
+            yield {ID: np.arange(at, end_of_piece), **piece}
+            at = end_of_piece
         if at != end:
             raise DataError(
                 f"{self.paths[shard]} has fewer rows than were counted ({self.rows[shard]:,}); "
@@ -95,7 +95,7 @@ class Shards:
 
 
 def open_shards(source: str | Path | Sequence[str | Path]) -> Shards:
-    """Find the shards of a folder, a pattern or a list, count their rows, and see that all are alike.
+    """Find the shards of a folder, a pattern or a list, count their rows, and check that all are alike.
 
     A pattern has `*`, or numbers as in `part-{000..127}.tar`, of which none may be missing.
     """
@@ -154,10 +154,10 @@ def _stem(path: Path) -> Path:
     return path.with_name(stem)
 
 
-def _difference(expected: dict[str, str], found: dict[str, str]) -> str:
-    if missing := [name for name in expected if name not in found]:
+def _difference(expected: dict[str, str], kinds: dict[str, str]) -> str:
+    if missing := [name for name in expected if name not in kinds]:
         return f"it has no field {missing[0]!r}; expected the same fields in all shards"
-    if added := [name for name in found if name not in expected]:
+    if added := [name for name in kinds if name not in expected]:
         return f"it has a field {added[0]!r} more; expected the same fields in all shards"
-    name = next(name for name in expected if expected[name] != found[name])
-    return f"its {name!r} is {found[name]}; expected {expected[name]}, as in the first shard"
+    name = next(name for name in expected if expected[name] != kinds[name])
+    return f"its {name!r} is {kinds[name]}; expected {expected[name]}, as in the first shard"

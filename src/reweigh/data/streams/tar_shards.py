@@ -1,9 +1,9 @@
 """Tar shards, as WebDataset has them: consecutive files with one key are the fields of an example.
 
-    000017.jpg  000017.cls        key 000017, fields jpg and cls: all behind the first dot of the name
+    000017.jpg  000017.cls        key 000017, fields jpg and cls: all after the first dot of the name
 
-Values come as bytes. Only headers are read to find the examples; their places are remembered for the
-last few shards.
+Values come as bytes. Only headers are read to find the examples; their places are kept in memory for
+the last 64 shards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import DataError
-from .rows import Rows
+from .row_arrays import Rows
 
 PIECE = 256
 _BLOCK = 512  # two empty ones are the end
@@ -38,13 +38,13 @@ def read(path: Path, first: int, last: int, fields: Sequence[str]) -> Iterator[R
     with path.open("rb") as stream:
         for start in range(first, last, PIECE):
             stop = min(start + PIECE, last)
-            found = {field: np.empty(stop - start, dtype=object) for field in fields}
+            rows = {field: np.empty(stop - start, dtype=object) for field in fields}
             for row, example in enumerate(places[start:stop]):
                 for field, column in zip(fields, columns, strict=True):
                     offset, size = example[column]
                     stream.seek(offset)
-                    found[field][row] = stream.read(size)
-            yield found
+                    rows[field][row] = stream.read(size)
+            yield rows
 
 
 def _index(path: Path) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
@@ -52,16 +52,18 @@ def _index(path: Path) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
         status = path.stat()
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); is it still there?") from error
-    return _walked(path, status.st_size, status.st_mtime_ns)
+    return _read_index(path, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=64)
-def _walked(path: Path, size: int, modified: int) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+def _read_index(
+    path: Path, size: int, modified: int
+) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
     """Field names, sorted, and (offset, size) of each: [n, fields, 2]."""
     fields: tuple[str, ...] = ()
     places: list[list[tuple[int, int]]] = []
-    for key, found in _examples(path):
-        names = tuple(sorted(found))
+    for key, spans in _examples(path):
+        names = tuple(sorted(spans))
         if not places:
             fields = names
         elif names != fields:
@@ -69,15 +71,16 @@ def _walked(path: Path, size: int, modified: int) -> tuple[tuple[str, ...], npt.
                 f"{path}: example {key} has {', '.join(names)}; expected {', '.join(fields)}, as "
                 "the first one has"
             )
-        places.append([found[name] for name in names])
+        places.append([spans[name] for name in names])
     return fields, np.array(places, dtype=np.int64).reshape(len(places), len(fields), 2)
 
 
 def _examples(path: Path) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
+    """The key of each example, and (offset, size) of each of its fields."""
     truncated = DataError(
         f"{path} is truncated, or no plain tar file; write it again, uncompressed"
     )
-    before, found, end = "", dict[str, tuple[int, int]](), 0
+    before, spans, end = "", dict[str, tuple[int, int]](), 0
     try:
         with tarfile.open(path, "r:") as archive:
             for member in archive:
@@ -87,16 +90,16 @@ def _examples(path: Path) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
                 if not member.isfile() or not stem or not field:
                     continue
                 key = f"{folder}/{stem}"
-                if key != before and found:
-                    yield before.lstrip("/"), found
-                    found = {}
+                if key != before and spans:
+                    yield before.lstrip("/"), spans
+                    spans = {}
                 before = key
-                found[field.lower()] = (member.offset_data, member.size)
+                spans[field.lower()] = (member.offset_data, member.size)
         with path.open("rb") as stream:
             stream.seek(end)
             if stream.read(2 * _BLOCK) != bytes(2 * _BLOCK):
                 raise truncated  # the reader takes whatever it cannot read for the end
     except tarfile.TarError as error:
         raise truncated from error
-    if found:
-        yield before.lstrip("/"), found
+    if spans:
+        yield before.lstrip("/"), spans

@@ -3,7 +3,7 @@
     train = stream_part("train", Fields(("a", "b"), "label"), workers=2)
     fit(make_model, StreamedTask(train, clean=clean, test=test, classes=("no", "yes")), config)
 
-In memory are the labels (8 bytes an example), which methods may ask for, and what a stream holds.
+In memory are the labels (8 bytes per example), which methods may ask for, and what a stream holds.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from ...errors import SettingError
-from ..tasks.task import Part, Task
-from .batches import BUFFER, Stream, decoded, labelled
+from ..tasks import Part, Task
 from .fields import Fields
-from .rows import Rows, cut, joined
+from .row_arrays import Rows, cut, joined
 from .shards import Shards, open_shards
+from .stream import BUFFER, Stream, decoded, labelled
 
-SPREAD = 16  # places that a probe is read from
+PROBE_PLACES = 16  # that a probe is read from
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class StreamedPart:
     targets, truth     [n] the labels a method may see, and the real ones where they are known
     lanes, buffer      of the shuffle, see `Stream`
     workers            processes that read ahead; 0: read when it is needed
-    first              the id of the first example: 0 but for a share of the whole
+    first              the id of the first example: 0, but for the share of one process
     """
 
     shards: Shards
@@ -63,21 +63,21 @@ class StreamedPart:
         )  # fmt: skip
 
     def head(self, count: int) -> Part:
-        """The first ones, in memory."""
+        """The first examples, in memory."""
         return self._read([(0, min(count, len(self)))])
 
     def probe(self, count: int) -> Part:
-        """So many in memory, from a few places: evenly spread ones would take the reading of all."""
+        """`count` examples in memory, from a few places: evenly spread ones would cost reading all."""
         count = min(count, len(self))
         if count in self._probes:
             return self._probes[count]
-        places = min(SPREAD, max(1, count))
+        places = min(PROBE_PLACES, max(1, count))
         edges = [(k * len(self) // places, count * k // places) for k in range(places + 1)]
         runs = [(at, at + high - low) for (at, low), (_, high) in pairwise(edges)]
         return self._probes.setdefault(count, self._read(runs))
 
     def share(self, rank: int, world: int) -> StreamedPart:
-        """One process's share of them."""
+        """The share of one process."""
         low, high = len(self) * rank // world, len(self) * (rank + 1) // world
         rows = slice(low, high)
         return replace(self, targets=self.targets[rows], truth=self.truth[rows], first=self.first + low, _probes={})  # fmt: skip
@@ -119,7 +119,7 @@ class StreamedTask:
 
     @property
     def hyper_validation(self) -> Part:
-        """None is kept apart."""
+        """Empty: none is kept apart."""
         return self.test.head(0)
 
 

@@ -3,13 +3,12 @@
     data set -> keep the asked classes and counts -> split -> corrupt train and hyper-validation
              -> Task(train, hyper_validation, clean, test)
 
-The clean set and the test set keep their true labels; train and hyper-validation get the same kind
-and rate of noise, drawn apart. Parts point into the data set and copy no image.
+The clean set and the test set keep their true labels. Train and hyper-validation get the same kind
+and rate of noise, drawn independently. Parts point into the data set and copy no image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -18,8 +17,9 @@ from torch import Tensor
 from ...errors import SettingError
 from ...rng import derive
 from .corruptions import corrupt
-from .dataset import Dataset, Examples
+from .dataset import Dataset
 from .imbalance import evenly, imbalance, shares
+from .part import Part
 from .splits import split
 
 
@@ -57,59 +57,6 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Part:
-    """Examples of a data set, by id: `inputs[ids[k]]` is the image of the k-th one.
-
-    `targets` are the labels a method may see, `truth` the real ones; all of length n but `inputs`.
-    """
-
-    inputs: Tensor
-    ids: Tensor
-    targets: Tensor
-    truth: Tensor
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def changed(self) -> Tensor:
-        """Which labels are wrong, bool [n]."""
-        return self.targets != self.truth
-
-    def examples(self) -> Examples:
-        """Inputs and given targets on their own (copies the images)."""
-        return Examples(self.inputs[self.ids], self.targets)
-
-    def take(self, rows: Tensor | slice) -> Part:
-        """The examples at some positions."""
-        return Part(self.inputs, self.ids[rows], self.targets[rows], self.truth[rows])
-
-    def head(self, count: int) -> Part:
-        """The first ones."""
-        return self.take(slice(0, count))
-
-    def probe(self, count: int) -> Part:
-        """So many, evenly spread."""
-        rows = torch.arange(0, len(self), max(1, len(self) // max(1, count)))
-        return self.take(rows[:count])
-
-    def share(self, rank: int, world: int) -> Part:
-        """One process's share of them."""
-        return self.take(slice(rank, None, world))
-
-    def chunks(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Inputs and given targets in order, `size` at a time."""
-        for start in range(0, len(self), size):
-            rows = slice(start, start + size)
-            yield self.inputs[self.ids[rows]], self.targets[rows]
-
-    def identity(self) -> Iterator[bytes]:
-        """What tells these examples from others."""
-        yield self.ids.cpu().numpy().tobytes()
-        yield self.targets.cpu().numpy().tobytes()
-
-
-@dataclass(frozen=True)
 class Task:
     """The parts of one experiment at one seed."""
 
@@ -119,13 +66,6 @@ class Task:
     test: Part
     classes: tuple[str, ...]
     peak: int
-
-
-def whole(examples: Examples) -> Part:
-    """All of `examples` as a part whose labels are taken as true."""
-    return Part(
-        examples.inputs, torch.arange(len(examples)), examples.targets, examples.targets.clone()
-    )
 
 
 def prepare(dataset: Dataset, recipe: Recipe, *, seed: int) -> Task:

@@ -5,10 +5,10 @@
         ledger.record(batch.ids, step.weights)
     for batch in stream.epoch(e, workers=4):             # every example once
 
-Batch t is a pure function of (shards, fields, size, seed, lanes, buffer, t): see `lanes`. Ranks share
-out its lanes, and so do the workers of a rank. As a torch `IterableDataset` under a DataLoader of your
-own (`batch_size=None`), an item is one worker's part of a batch, workers in turn.
-Memory: `buffer` undecoded rows, over all lanes of a process, and a piece of each lane's file.
+Batch t is a pure function of (shards, fields, size, seed, lanes, buffer, t): see `read_order`. The ranks
+divide the lanes among them, and so do the workers of a rank. As a torch `IterableDataset` under a
+DataLoader of your own (`batch_size=None`), an item is one worker's part of a batch, worker after worker.
+Memory: `buffer` rows that are not decoded yet, over all lanes, and one piece of the file of each lane.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from ...errors import DataError, SettingError
 from .fields import BadRow, Fields
-from .read_order import Lanes
-from .rows import ID, Rows, cut, joined, taken
-from .rows import count as length
+from .read_order import ReadOrder
+from .row_arrays import ID, Rows, cut, joined, row_count, taken
 from .shards import Shards
 
 LANES, BUFFER = 8, 16_384
 
 
 class Drawn(NamedTuple):
-    """A batch, or a worker's part of one: inputs [n, ...], targets [n], ids [n]."""
+    """A batch, or the part of it that one worker read: inputs [n, ...], targets [n], ids [n]."""
 
     inputs: Tensor
     targets: Tensor
@@ -42,10 +41,10 @@ class Drawn(NamedTuple):
 
 
 class Stream(IterableDataset[Drawn]):
-    """Batches of `size` over all ranks; this one's part of them.
+    """Batches of `size` over all ranks, and of each batch the part of this rank.
 
-    lanes     places of the data that are read at once: a multiple of `world`. By default the least
-              from 8 up, so that 1, 2, 4 and 8 ranks see the same batches.
+    lanes     places of the data that are read at once: a multiple of `world`. By default the
+              smallest multiple from 8 up, so that 1, 2, 4 and 8 ranks see the same batches.
     buffer    rows held for shuffling, over all lanes
     rank, world    of torch.distributed where it is running
     """
@@ -64,8 +63,9 @@ class Stream(IterableDataset[Drawn]):
     ) -> None:
         super().__init__()
         shards.require(*fields.names)
-        here, all_ = _ranks()
-        self.rank, self.world = here if rank is None else rank, all_ if world is None else world
+        running_rank, running_world = _ranks()
+        self.rank = running_rank if rank is None else rank
+        self.world = running_world if world is None else world
         if not 0 <= self.rank < self.world:
             raise SettingError(f"rank is {self.rank}; expected 0 ... {self.world - 1}")
         lanes = -(-LANES // self.world) * self.world if lanes is None else lanes
@@ -75,13 +75,13 @@ class Stream(IterableDataset[Drawn]):
                 f"processes; take multiples of {self.world}"
             )
         self.shards, self.fields = shards, fields
-        self.lanes = Lanes(shards.rows, size, lanes, buffer, seed)
+        self.order = ReadOrder(shards.rows, size, lanes, buffer, seed)
         self._start = (0, 0, True)  # epoch, step, whether it ends with the epoch
 
     @property
     def steps(self) -> int:
-        """Batches of an epoch."""
-        return -(-len(self.shards) // self.lanes.size)
+        """How many batches an epoch has."""
+        return -(-len(self.shards) // self.order.size)
 
     def batches(self, step: int = 0, *, workers: int = 0) -> Iterator[Drawn]:
         """Full batches without end, from number `step` on."""
@@ -96,7 +96,7 @@ class Stream(IterableDataset[Drawn]):
         self._start = (epoch, step, True)
 
     def _from(self, start: tuple[int, int, bool], workers: int) -> Iterator[Drawn]:
-        mine = self.lanes.of(self.rank, self.world)
+        mine = self.order.lanes_of(self.rank, self.world)
         workers = min(workers, len(mine))
         if workers == 0:
             yield from self._parts(mine, start)
@@ -107,20 +107,20 @@ class Stream(IterableDataset[Drawn]):
             batch_size=None,
             num_workers=workers,
             generator=torch.Generator(),  # its own: no number is taken from the global one
-            worker_init_fn=_deaf,
+            worker_init_fn=_ignore_interrupts,
         )
         parts = iter(loader)
         self._start = before
         try:
-            # Workers give their parts in turn: one of each is a batch.
-            while found := list(islice(parts, workers)):
-                yield Drawn(*map(torch.cat, zip(*found, strict=True)))
+            # Workers give their parts one after the other: one part of each makes a batch.
+            while batch := list(islice(parts, workers)):
+                yield Drawn(*map(torch.cat, zip(*batch, strict=True)))
         except DataError as error:
             # The loader wraps it in the worker's traceback; its last line is the error's own.
             raise DataError(str(error).splitlines()[-1].partition(": ")[2]) from None
 
     def __iter__(self) -> Iterator[Drawn]:
-        mine, worker = self.lanes.of(self.rank, self.world), get_worker_info()
+        mine, worker = self.order.lanes_of(self.rank, self.world), get_worker_info()
         if worker is not None:
             low, high = (len(mine) * k // worker.num_workers for k in (worker.id, worker.id + 1))
             mine = mine[low:high]
@@ -131,32 +131,32 @@ class Stream(IterableDataset[Drawn]):
         epoch, step, ends = start
         pieces = [
             cut(
-                self._lane(lane, epoch, step * self.lanes.share(lane), ends), self.lanes.share(lane)
+                self._lane(lane, epoch, step * self.order.share(lane), ends), self.order.share(lane)
             )
             for lane in lanes
         ]
-        # Lanes end within a batch of each other: those that have nothing left are passed over.
-        for found in zip_longest(*pieces):
-            rows = joined([piece for piece in found if piece is not None])
+        # All lanes end within one batch; those that ended are skipped.
+        for shares in zip_longest(*pieces):
+            rows = joined([piece for piece in shares if piece is not None])
             yield decoded(rows, self.shards, self.fields)
 
     def _lane(self, lane: int, epoch: int, visit: int, ends: bool) -> Iterator[Rows]:
-        """A lane's rows from its row number `visit`, counted from the beginning of `epoch`, on."""
-        later, inside = divmod(visit, self.lanes.length(lane))
+        """The rows of a lane, from its row number `visit` on, counted from the beginning of `epoch`."""
+        later, inside = divmod(visit, self.order.length(lane))
         for now in count(epoch + later):
             if ends and now > epoch:
                 return
-            block, skip = divmod(inside, self.lanes.block)
-            low, high = self.lanes.stretch(lane)
-            rows = self._read(now, low + block * self.lanes.block, high)
-            for number, piece in enumerate(cut(rows, self.lanes.block), start=block):
-                order = self.lanes.shuffle(now, lane, number, length(piece))
+            block, skip = divmod(inside, self.order.block)
+            low, high = self.order.stretch(lane)
+            rows = self._read(now, low + block * self.order.block, high)
+            for number, piece in enumerate(cut(rows, self.order.block), start=block):
+                order = self.order.shuffle(now, lane, number, row_count(piece))
                 yield taken(piece, order[skip:])
                 skip = 0
             inside = 0
 
     def _read(self, epoch: int, first: int, last: int) -> Iterator[Rows]:
-        for shard, low, high in self.lanes.runs(epoch, first, last):
+        for shard, low, high in self.order.runs(epoch, first, last):
             yield from self.shards.read(shard, low, high, self.fields.names)
 
 
@@ -168,14 +168,14 @@ def decoded(rows: Rows, shards: Shards, fields: Fields) -> Drawn:
 
 
 def labelled(rows: Rows, shards: Shards, fields: Fields) -> Tensor:
-    """Their targets alone."""
+    """The targets of rows, without their inputs."""
     with _named(rows, shards):
         return torch.from_numpy(fields.labels(rows))
 
 
 @contextmanager
 def _named(rows: Rows, shards: Shards) -> Iterator[None]:
-    """An error that names the file and the row of one that is bad."""
+    """Turn a `BadRow` into an error that names the file and the row."""
     try:
         yield
     except BadRow as bad:
@@ -183,7 +183,7 @@ def _named(rows: Rows, shards: Shards) -> Iterator[None]:
         raise DataError(f"{where}: {bad.what}; mend the row or leave it out of the shard") from None
 
 
-def _deaf(worker: int) -> None:
+def _ignore_interrupts(worker: int) -> None:
     """Leave Ctrl-C to the process that trains: it may still want this worker's part of a batch."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -1,7 +1,4 @@
-"""Rows on their way: a field's values by its name, all of one length, in numpy arrays.
-
-cut    the same rows in pieces of another size
-"""
+"""Rows as numpy arrays: the values of each field by its name, all arrays of one length."""
 
 from __future__ import annotations
 
@@ -14,32 +11,32 @@ import numpy.typing as npt
 Rows: TypeAlias = dict[str, npt.NDArray[Any]]
 
 ID = "#id"
-"""The field that holds an example's id: its row, counted through all shards."""
+"""The field that holds the id of an example: its row, counted through all shards."""
 
 
-def count(rows: Rows) -> int:
-    """How many."""
+def row_count(rows: Rows) -> int:
+    """How many rows there are."""
     return len(next(iter(rows.values())))
 
 
 def taken(rows: Rows, which: slice | npt.NDArray[np.int64]) -> Rows:
-    """Some of them."""
+    """The rows at some positions."""
     return {name: values[which] for name, values in rows.items()}
 
 
 def joined(pieces: Sequence[Rows]) -> Rows:
-    """One after the other."""
+    """The rows of all pieces, one piece after the other."""
     if len(pieces) == 1:
         return pieces[0]
     return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
 
 def cut(pieces: Iterable[Rows], size: int) -> Iterator[Rows]:
-    """The same rows, `size` at a time; the last may be fewer."""
+    """The same rows in pieces of `size`; the last may be smaller."""
     held: list[Rows] = []
     missing = size
     for piece in pieces:
-        start, length = 0, count(piece)
+        start, length = 0, row_count(piece)
         while length - start >= missing:
             held.append(taken(piece, slice(start, start + missing)))
             start += missing

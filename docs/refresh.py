@@ -132,7 +132,7 @@ def cifar_block(name: str) -> str:
 
 def shown(values: list[float]) -> str:
     """The mean and, of several seeds, its 95% interval."""
-    from reweigh.report.summary import summarise
+    from reweigh.intervals import summarise
 
     summary = summarise(values)
     if summary.interval is None:

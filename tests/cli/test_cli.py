@@ -148,7 +148,7 @@ def test_an_interrupt_ends_in_one_line_and_leaves_no_process(tmp_path, jobs):
         start_new_session=True,  # the signal goes to the whole group, as from a terminal
     ) as process:
         deadline = time.monotonic() + 180
-        while not (tmp_path / ".unfinished.jsonl").exists() and time.monotonic() < deadline:
+        while not (tmp_path / ".unfinished").exists() and time.monotonic() < deadline:
             time.sleep(0.1)
         time.sleep(0.5)  # workers are starting: the worst moment
         os.killpg(process.pid, signal.SIGINT)

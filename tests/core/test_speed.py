@@ -200,7 +200,7 @@ def test_the_check_for_waiting_can_fail():
 
 
 def test_memory_is_that_of_the_tensors_alive_at_once():
-    from reweigh.experiments.bench_memory import peak_bytes
+    from reweigh.experiments.bench import peak_bytes
 
     def step():
         a = torch.ones(1000)  # 4 kB
@@ -246,7 +246,7 @@ def test_linear_layers_cost_no_clean_gradient(clean):
     ],
 )
 def test_a_step_holds_little_more_than_a_plain_one(model, batch, m, most):
-    from reweigh.experiments.bench_memory import peak_bytes
+    from reweigh.experiments.bench import peak_bytes
 
     model, train, clean = model(), batch(64), batch(m)
     reweighter = reweigh.Reweighter(model, cross_entropy, safeguard=None)
@@ -265,7 +265,7 @@ def test_a_step_holds_little_more_than_a_plain_one(model, batch, m, most):
 class TestBench:
     def test_keeps_rows_and_goes_on_from_them(self, tmp_path):
         pytest.importorskip("typer")
-        from reweigh.experiments.bench import bench
+        from reweigh.experiments.bench import run_bench as bench
 
         out = tmp_path / "steps.json"
         options = {"n": 6, "clean": [2], "threads": [1], "seconds": 0.0, "out": out}
@@ -281,7 +281,7 @@ class TestBench:
         assert json.loads(out.read_text()) == written
 
     def test_unknown_models_are_named(self):
-        from reweigh.experiments.bench import bench
+        from reweigh.experiments.bench import run_bench as bench
 
         with pytest.raises(reweigh.errors.UnknownNameError, match="did you mean 'lenet'"):
             next(bench(["lenett"]))

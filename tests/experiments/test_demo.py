@@ -11,10 +11,18 @@ import torch
 
 from reweigh.errors import DataError, UnknownNameError
 from reweigh.experiments import demo
-from reweigh.experiments.contest import Settings, train
-from reweigh.experiments.demo_summary import summarise
-from reweigh.experiments.digits import BACKGROUND, load_digits
+from reweigh.experiments.catalog.demo import (
+    BACKGROUND,
+    SCALE,
+    Settings,
+    demonstration,
+    perceptron,
+)
+from reweigh.experiments.cell_training import train_cell
+from reweigh.experiments.demo_results import summary_lines as summarise
+from reweigh.experiments.experiment import cells
 from reweigh.report.demo import render, write_report
+from support.noisy_digits import load_digits
 
 TINY = Settings(steps=25, hidden=16)
 TIMING = {"seconds"}
@@ -50,6 +58,20 @@ def digits(noise="uniform", seed=0):
     return load_digits(noise=noise, rate=0.4, clean_per_class=5, seed=seed)
 
 
+def cell(noise, method, seed, settings):
+    grid = cells(demonstration(settings), SCALE, seeds=seed + 1, only={"noise": noise})
+    return next(c for c in grid if (c.method, c.seed) == (method, seed))
+
+
+def train(work, *, method, seed, settings):
+    """The curve, and how often each example was seen."""
+    one = cell("uniform", method, seed, settings)
+    quiet = {"threads": 1, "tick": lambda steps: None}
+    outcome = train_cell(one, work=work, make_model=perceptron, **quiet).outcome
+    curve = [(point["step"], point["test_accuracy"]) for point in outcome.curve]
+    return curve, torch.from_numpy(outcome.ledger.table()["seen"])
+
+
 def test_the_results_have_a_row_for_every_noise_method_and_seed(results):
     cells = {(row["noise"], row["method"], row["seed"]) for row in results["rows"]}
     assert cells == {
@@ -80,35 +102,53 @@ def test_the_same_seed_gives_the_same_rows_on_any_number_of_processes(results, t
 
 
 def test_an_interrupted_demo_goes_on_where_it_stopped(results, tmp_path, monkeypatch):
-    real, done = demo.run_cell, []
-
-    def interrupted(cell, tick):
-        if len(done) == 3:
-            raise KeyboardInterrupt
-        done.append(cell)
-        return real(cell, tick)
-
-    monkeypatch.setattr(demo, "run_cell", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        demo.run_demo(tmp_path, seeds=2, settings=TINY)
-    with (tmp_path / demo.UNFINISHED).open("a") as log:
-        log.write('{"cell": {"no')  # a line cut short
-    later = []
-    monkeypatch.setattr(demo, "run_cell", lambda cell, tick: later.append(cell) or real(cell, tick))
+    assert stopped_after(3, tmp_path, monkeypatch, seeds=2, settings=TINY) == 3
+    (log,) = (tmp_path / demo.UNFINISHED).glob("*/results.jsonl")
+    with log.open("a") as stream:
+        stream.write('{"cell": {"no')  # a line cut short
+    later, run = [], demo.run_demo_cell
+    monkeypatch.setattr(
+        demo, "run_demo_cell", lambda cell, **k: later.append(cell) or run(cell, **k)
+    )
     again = demo.run_demo(tmp_path, seeds=2, settings=TINY)
     assert len(later) == 8 + 2 - 3
     assert untimed(again["rows"]) == untimed(results["rows"])
 
 
+def stopped_after(count, out, monkeypatch, **options):
+    """Interrupt a demonstration when so many cells are done; the number that was run."""
+    real, done = demo.run_demo_cell, []
+
+    def interrupted(cell, **how):
+        if len(done) == count:
+            raise KeyboardInterrupt
+        done.append(cell)
+        return real(cell, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(demo, "run_demo_cell", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            demo.run_demo(out, **options)
+    return len(done)
+
+
 def test_runs_of_other_settings_are_not_taken_over(tmp_path, monkeypatch):
-    cell, run = demo.run_cell(demo.Cell("uniform", "uniform", 0, TINY), lambda steps: None)
-    log = tmp_path / demo.UNFINISHED
-    entry = {"cell": demo.asdict(cell), "versions": demo.versions(), "run": run}
-    log.write_text(json.dumps(entry))
-    assert demo._read_finished(log, [cell]) == {cell: run}
-    assert demo._read_finished(log, [demo.Cell("uniform", "uniform", 0, Settings())]) == {}
-    log.write_text(json.dumps({**entry, "versions": {"reweigh": "0"}}))
-    assert demo._read_finished(log, [cell]) == {}
+    class Told(demo.Watcher):
+        def start(self, cells, finished, steps):
+            self.before = len(finished)
+            raise KeyboardInterrupt
+
+    def before(settings):
+        told = Told()
+        with pytest.raises(KeyboardInterrupt):
+            demo.run_demo(tmp_path, seeds=1, settings=settings, watcher=told)
+        return told.before
+
+    stopped_after(1, tmp_path, monkeypatch, seeds=1, settings=TINY)
+    assert before(TINY) == 1
+    assert before(Settings()) == 0
+    monkeypatch.setattr(demo, "versions_used", lambda: {"reweigh": "0"})
+    assert before(TINY) == 0
 
 
 def test_train_clean_and_test_images_are_disjoint_and_complete():
@@ -130,15 +170,15 @@ def test_exactly_the_asked_share_of_labels_is_wrong():
     assert torch.equal(uniform.test_labels, background.test_labels)
 
 
-def test_both_methods_start_alike_and_see_the_same_batches():
-    runs = [train(digits(), method=m, seed=3, settings=TINY) for m in ("uniform", "reweigh")]
-    assert runs[0].curve[0] == runs[1].curve[0]
-    assert torch.equal(runs[0].seen, runs[1].seen)
-    assert runs[0].curve[-1] != runs[1].curve[-1]
+def test_both_methods_start_alike_and_see_the_same_batches(tmp_path):
+    plain, ours = (train(tmp_path, method=m, seed=3, settings=TINY) for m in ("uniform", "reweigh"))
+    assert plain[0][0] == ours[0][0]
+    assert torch.equal(plain[1], ours[1])
+    assert plain[0][-1] != ours[0][-1]
 
 
-def test_every_example_is_seen_equally_often():
-    seen = train(digits(), method="uniform", seed=0, settings=TINY).seen
+def test_every_example_is_seen_equally_often(tmp_path):
+    _, seen = train(tmp_path, method="uniform", seed=0, settings=TINY)
     assert int(seen.sum()) == TINY.steps * TINY.batch_size
     assert int(seen.max() - seen.min()) <= 1
 
@@ -154,16 +194,15 @@ def test_training_leaves_the_random_state_and_the_threads_alone(tmp_path):
 
 def test_an_unknown_method_or_noise_gets_a_suggestion():
     with pytest.raises(UnknownNameError, match="did you mean 'reweigh'"):
-        train(digits(), method="rewiegh", seed=0, settings=TINY)
+        cells(demonstration(TINY), SCALE, methods=["rewiegh"])
     with pytest.raises(UnknownNameError, match="did you mean 'background'"):
         digits("backgruond")
 
 
-def test_short_training_already_exposes_labels_flipped_to_one_class():
-    _, run = demo.run_cell(
-        demo.Cell("background", "reweigh", 0, Settings(steps=150)), lambda steps: None
-    )
-    assert run["row"]["noise_auroc"] > 0.9
+def test_short_training_already_exposes_labels_flipped_to_one_class(tmp_path):
+    one = cell("background", "reweigh", 0, Settings(steps=150))
+    run = demo.run_demo_cell(one, work=tmp_path, threads=1, tick=lambda steps: None)
+    assert run["metrics"]["noise_auroc"] > 0.9
 
 
 def test_the_report_needs_nothing_from_elsewhere(folder):

@@ -12,9 +12,10 @@ pytest.importorskip("accelerate")
 
 from reweigh.data import load, prepare
 from reweigh.errors import SettingError, UnknownNameError
-from reweigh.experiments.catalog import EXPERIMENTS, experiment
+from reweigh.experiments.catalog import EXPERIMENTS
+from reweigh.experiments.catalog import find_experiment as experiment
 from reweigh.experiments.experiment import SCALES, cells, described
-from reweigh.experiments.stages import stages
+from reweigh.experiments.method_stages import stages
 from reweigh.methods import parse
 
 IDS = [

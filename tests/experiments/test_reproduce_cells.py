@@ -11,13 +11,13 @@ pytest.importorskip("sklearn")
 import torch
 
 from reweigh.data import BatchOptions, Recipe, load, prepare
-from reweigh.experiments import running
+from reweigh.experiments import cell_training
 from reweigh.experiments.catalog import EXPERIMENTS
-from reweigh.experiments.cifar import SMOKE
+from reweigh.experiments.catalog.cifar import SMOKE
+from reweigh.experiments.cell_training import cell_steps, run_cell
 from reweigh.experiments.experiment import cells, described
 from reweigh.experiments.grid import run_grid
-from reweigh.experiments.running import cell_steps, run_cell
-from reweigh.experiments.stages import stages
+from reweigh.experiments.method_stages import stages
 from reweigh.experiments.weight_distribution import summary, weigh_unseen
 from reweigh.models import MLP, MLPOptions
 
@@ -68,7 +68,7 @@ def test_stages_are_what_the_name_says():
 
 
 def test_a_shared_stage_is_trained_once(tmp_path, monkeypatch):
-    real, trained = running.fit, []
+    real, trained = cell_training.fit, []
 
     def counting(make_model, task, config, **options):
         def progress(now):
@@ -78,7 +78,7 @@ def test_a_shared_stage_is_trained_once(tmp_path, monkeypatch):
 
         return real(make_model, task, config, **{**options, "progress": progress})
 
-    monkeypatch.setattr(running, "fit", counting)
+    monkeypatch.setattr(cell_training, "fit", counting)
     ticks = []
     results = {}
     for method in ("uniform+ft", "uniform", "s_model_conf", "s_model_conf+ft"):
@@ -107,13 +107,13 @@ def test_settings_and_seeds_do_not_share_stages(tmp_path):
     names = set()
     for seed in (0, 1):
         one = replace(cell("uniform"), seed=seed)
-        names.add(running._folder_name(one, stages("uniform", one.setup.config)[0]))
+        names.add(cell_training._folder_name(one, stages("uniform", one.setup.config)[0]))
     other = replace(cell("uniform"), setting=(("noise", "uniform"), ("rate", 0.4)))
-    names.add(running._folder_name(other, stages("uniform", other.setup.config)[0]))
+    names.add(cell_training._folder_name(other, stages("uniform", other.setup.config)[0]))
     changed = cell("uniform")
     setup = replace(changed.setup, recipe=replace(changed.setup.recipe, clean_per_class=4))
     changed = replace(changed, setup=setup)
-    names.add(running._folder_name(changed, stages("uniform", setup.config)[0]))
+    names.add(cell_training._folder_name(changed, stages("uniform", setup.config)[0]))
     assert len(names) == 4
 
 

@@ -13,7 +13,7 @@ pytest.importorskip("accelerate")
 from rich.console import Console
 
 from reweigh.cli import main
-from reweigh.cli.grid_table import LiveTable
+from reweigh.cli.grid_progress import LiveTable
 from reweigh.experiments import grid
 from reweigh.experiments.catalog import EXPERIMENTS
 from reweigh.experiments.experiment import cells

@@ -13,7 +13,7 @@ from reweigh.errors import DataError, SettingError
 from reweigh.experiments.catalog import EXPERIMENTS
 from reweigh.experiments.experiment import cells, described
 from reweigh.experiments.grid import run_grid
-from reweigh.experiments.results import FAILURES, LINES, alone
+from reweigh.experiments.results_folder import FAILURES, LINES, alone
 
 CHOSEN = EXPERIMENTS["mnist-imbalance"]
 GRID = cells(CHOSEN, "smoke")
@@ -168,7 +168,7 @@ def test_results_of_something_else_are_refused(tmp_path, change, named):
 
 def test_results_of_another_version_are_refused(tmp_path, monkeypatch):
     go(tmp_path, GRID[:1])
-    monkeypatch.setattr("reweigh.experiments.results.__version__", "99")
+    monkeypatch.setattr("reweigh.experiments.results_folder.__version__", "99")
     with pytest.raises(SettingError, match="99"):
         go(tmp_path, GRID[:2])
 

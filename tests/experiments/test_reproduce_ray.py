@@ -21,8 +21,8 @@ from reweigh.experiments import ray_workers
 from reweigh.experiments.catalog import EXPERIMENTS
 from reweigh.experiments.experiment import cells, described
 from reweigh.experiments.grid import run_grid
-from reweigh.experiments.results import FAILURES, LINES
-from reweigh.experiments.scratch import Work
+from reweigh.experiments.results_folder import FAILURES, LINES
+from reweigh.experiments.work_folder import WorkFolder
 
 # Ray leaves processes to end by themselves.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -124,12 +124,12 @@ def test_a_machine_that_does_not_see_the_folder_has_its_own(tmp_path, monkeypatc
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "work").mkdir()
-    work = Work.of(tmp_path / "work")
+    work = WorkFolder.of(tmp_path / "work")
     assert work.here() == tmp_path / "work"
     (tmp_path / "work" / work.token).unlink()
     assert work.here() == tmp_path / "elsewhere" / f"reweigh-{work.token}"
     assert work.here().is_dir()
-    assert Work.of(tmp_path / "work") == work
+    assert WorkFolder.of(tmp_path / "work") == work
 
 
 def test_without_ray_the_install_command_is_named(capsys, tmp_path, monkeypatch):

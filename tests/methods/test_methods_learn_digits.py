@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from reweigh.experiments.digits import load_digits
 from reweigh.methods import METHODS, Problem
 from support.method_cases import Run, cross_entropy
+from support.noisy_digits import load_digits
 
 STEPS, SIZE, CLASSES = 120, 50, 10
 

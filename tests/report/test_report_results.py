@@ -16,9 +16,9 @@ from reweigh.errors import DataError
 from reweigh.experiments import grid
 from reweigh.experiments.catalog import EXPERIMENTS
 from reweigh.experiments.experiment import cells, described
+from reweigh.intervals import summarise
 from reweigh.report.folder import write_report
 from reweigh.report.results import read_results
-from reweigh.report.summary import summarise
 from reweigh.report.tables import tables
 
 FIGURES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 
-from reweigh.experiments.running import cell_steps
+from reweigh.experiments.cell_training import cell_steps
 
 CLASSES = ("plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 GAINS = {"uniform": 0.0, "random": 0.02, "reweigh_literal": 0.2, "reweigh": 0.19}
@@ -31,7 +31,7 @@ def accuracy(cell):
 
 
 def run(cell, *, work, threads, tick):
-    """As `running.run_cell`, at once."""
+    """As `cell_training.run_cell`, at once."""
     tick(cell_steps(cell))
     value = round(accuracy(cell), 6)
     metrics = {"test_accuracy": value, "train_accuracy": 0.99}

@@ -44,14 +44,12 @@ def bench(
 
     if out is not None:
         writable_folder(out.parent)
-    from ..experiments.allocator import keep_large_blocks
-    from ..experiments.bench import bench as run
-    from ..experiments.bench_cases import CASES
+    from ..experiments import CASES, keep_large_blocks, run_bench
 
     keep_large_blocks()  # for the plain step as well
     console = Console(highlight=False)
     names = list(CASES) if model is None else model.split(",")
-    for part in run(
+    for part in run_bench(
         names, n=n, clean=numbers, threads=counts, with_peers=peers, seconds=seconds, out=out
     ):
         first = part[0]
@@ -68,10 +66,10 @@ def bench(
         )
         console.print(table)
     if out is not None:
-        from ..report.bench import write_figure
+        from ..report import write_bench_figure
 
         kept = json.loads(out.read_text(encoding="utf-8"))["rows"]  # also of earlier calls
-        figure = write_figure(kept, out.with_suffix(".svg"))
+        figure = write_bench_figure(kept, out.with_suffix(".svg"))
         console.print(f"\n{out} and {figure}", soft_wrap=True)
 
 

@@ -7,10 +7,8 @@ from rich.table import Table
 
 
 def print_catalog(console: Console) -> None:
-    """A line an experiment: where it is in the paper, and cells and steps at each scale."""
-    from ..experiments.catalog import EXPERIMENTS
-    from ..experiments.experiment import SCALES, cells
-    from ..experiments.running import cell_steps
+    """One line per experiment: where it is in the paper, and cells and steps at each scale."""
+    from ..experiments import EXPERIMENTS, SCALES, cell_steps, cells
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("id", no_wrap=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,10 +49,11 @@ def demo(
 
     writable_folder(out)  # before the seconds that importing torch takes
     console = Console(highlight=False)
-    with _progress() as start:
-        from ..experiments.contest import Settings
-        from ..experiments.demo import run_demo
-        from ..report.demo import write_report
+    errors = Console(stderr=True, highlight=False)
+    with shown_bar(errors, "starting") as (bar, task):
+        from ..experiments import Settings, run_demo
+        from ..report import write_report
+        from .grid_progress import StepBar
 
         results = run_demo(
             out,
@@ -62,7 +61,7 @@ def demo(
             settings=Settings(steps=steps, noise=noise),
             jobs=jobs if jobs is not None else min(2, os.cpu_count() or 1),
             command=f"reweigh demo --seeds {seeds} --steps {steps} --noise {noise:g}",
-            start=start,
+            watcher=StepBar(errors, bar, task),
         )
         page = write_report(out)
     _print_table(console, results)
@@ -99,30 +98,3 @@ def _print_table(console: Console, results: dict[str, Any]) -> None:
 def _with_spread(line: dict[str, Any]) -> str:
     width = line["test_accuracy_interval"]
     return f"{line['test_accuracy']:.3f}" + (f" ± {width:.3f}" if width is not None else "")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], Callable[[int], None]]]:
-    """A bar on standard error; a line at every tenth of the way where that is not a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False)
-    with shown_bar(console, "starting") as (bar, task):
-
-        def start(total: int, done: int) -> Callable[[int], None]:
-            bar.update(task, description="training", total=total, completed=done)
-            tenths = 10 * done // total
-            if done:
-                console.print(f"going on where the last call stopped: {done / total:.0%} done")
-
-            def tick(steps: int) -> None:
-                nonlocal done, tenths
-                done += steps
-                bar.update(task, completed=done)
-                if not console.is_terminal and 10 * done // total > tenths:
-                    tenths = 10 * done // total
-                    console.print(f"training: {done / total:.0%}")
-
-            return tick
-
-        yield start

@@ -83,13 +83,11 @@ def reproduce(
 
         print_catalog(console)
         return
-    from ..experiments.catalog import experiment
-    from ..experiments.experiment import cells, described
-    from ..experiments.grid import run_grid
-    from ..report.folder import write_report
-    from .grid_table import watching
+    from ..experiments import cells, described, find_experiment, run_grid
+    from ..report import write_report
+    from .grid_progress import watching
 
-    chosen = experiment(name)
+    chosen = find_experiment(name)
     grid = cells(
         chosen,
         scale,

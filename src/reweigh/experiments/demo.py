@@ -1,45 +1,46 @@
-"""The demonstration: noisy digits, plain training against reweighed, over seeds.
+"""`reweigh demo`: the demonstration (catalog/demo.py) run by the common runner, and its results.json.
 
-2 kinds of noise x 2 methods x seeds, each cell one run of `contest.train`; and for scale, one plain
-run per seed on the clean images alone, which is what the trusted labels are worth by themselves. What is finished is kept
-in a file beside the results, so that an interrupted demonstration goes on where it stopped.
+A run is judged twice: by its accuracy on the true test labels, and by how it ranks the train labels,
+of which it knows only the given ones. What it makes of a label, averaged over the steps it was in:
+
+    uniform   suspicion = its mean loss
+    reweigh   suspicion = 1 - share of steps in which it had a positive weight
+
+Finished runs are kept in a hidden folder beside the results, so that an interrupted demonstration
+goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from ..errors import SettingError
+from ..errors import ReweighError
 from ..files import writable_folder, write_whole
 from ..optional import optional
-from .contest import METHODS, Outcome, Settings, train
-from .demo_summary import Json, assemble, clean_only_summary, versions
-from .digits import NOISES, Digits, load_digits
-from .workers import Tick, run_tasks
+from .catalog.demo import CLEAN_ONLY, SCALE, Settings, demonstration, perceptron
+from .cell_training import TrainedCell, train_cell
+from .demo_results import assemble, versions_used
+from .experiment import Cell, cells, described
+from .grid import Watcher, run_grid
+from .results_folder import DETAILS, LINES, read_lines
+from .training_setup import digest
+from .workers import Tick
+
+Json = dict[str, Any]
 
 RESULTS = "results.json"
-UNFINISHED = ".unfinished.jsonl"
+UNFINISHED = ".unfinished"
+SUSPICION = {"uniform": "mean_loss", "reweigh": "zero_share"}  # columns of the ledger
 BINS = 20  # of the histogram of how often an example was used
 SUSPECTS = 30  # shown in the report
-
-CLEAN_ONLY = "clean_only"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One run: which noise, which method, which seed."""
-
-    noise: str
-    method: str
-    seed: int
-    settings: Settings
 
 
 def run_demo(
@@ -49,134 +50,110 @@ def run_demo(
     settings: Settings | None = None,
     jobs: int = 1,
     command: str = "",
-    start: Callable[[int, int], Tick] = lambda total, done: lambda steps: None,
+    watcher: Watcher | None = None,
 ) -> Json:
-    """Run every cell, write `results.json` into the folder `out`, and return what it holds.
-
-    `start(total, done)` is told how many steps there are in all and how many an earlier, interrupted
-    call has done; the function it returns is called with the number of further steps done.
-    """
-    settings = settings or Settings()
-    if seeds < 1:
-        raise SettingError(f"seeds is {seeds}; expected 1 or more")
-    if jobs < 1:
-        raise SettingError(f"jobs is {jobs}; expected 1 or more")
+    """Run every cell, write `results.json` into the folder `out`, and return what it holds."""
     begun = time.monotonic()
+    settings = settings or Settings()
+    experiment = demonstration(settings)
+    grid = cells(experiment, SCALE, seeds=seeds)
+    about = described(experiment, SCALE, as_published=False)
     unfinished = writable_folder(out) / UNFINISHED
-    cells = [Cell(n, m, s, settings) for s in range(seeds) for n in NOISES for m in METHODS]
-    cells += [Cell("none", CLEAN_ONLY, s, settings) for s in range(seeds)]
-    kept = _read_finished(unfinished, cells)
-    tick = start(len(cells) * settings.steps, len(kept) * settings.steps)
-    # The slow method first: the last run to finish is then a short one.
-    missing = sorted((c for c in cells if c not in kept), key=lambda c: c.method != "reweigh")
-    with unfinished.open("a", encoding="utf-8") as log:
-        for cell, run in run_tasks(run_cell, missing, jobs=jobs, tick=tick):
-            kept[cell] = run
-            log.write(json.dumps({"cell": asdict(cell), "versions": versions(), "run": run}))
-            log.write("\n")
-            log.flush()
-    runs = [kept[cell] for cell in cells if cell.method != CLEAN_ONLY]
-    results = assemble(runs, settings, seeds, command)
-    results[CLEAN_ONLY] = clean_only_summary(
-        [kept[c]["row"] for c in cells if c.method == CLEAN_ONLY]
+    # Runs of other settings or versions lie in other folders, and are not taken over.
+    folder = unfinished / digest([about["setups"], versions_used()])
+    failed = run_grid(
+        grid,
+        about,
+        out=folder,
+        jobs=jobs,
+        threads=1,
+        watcher=watcher or Watcher(),
+        run=run_demo_cell,
     )
+    if failed:
+        note = read_lines(folder / "failures.jsonl")[0]
+        raise ReweighError(f"{len(failed)} of {len(grid)} runs failed: {note['error']}")
+    results = assemble(_runs(folder, grid), settings, seeds, command)
     results["seconds"] = round(time.monotonic() - begun, 1)
     write_whole(out / RESULTS, json.dumps(results, indent=1) + "\n")
-    unfinished.unlink()
+    shutil.rmtree(unfinished)
     return results
 
 
-def run_cell(cell: Cell, tick: Tick) -> tuple[Cell, Json]:
+def run_demo_cell(cell: Cell, *, work: Path, threads: int | None, tick: Tick) -> Json:
     """Train one cell and judge it: accuracy on clean test labels, ranking of the wrong train labels."""
-    settings = cell.settings
-    alone = cell.method == CLEAN_ONLY
-    digits = load_digits(
-        noise=NOISES[0] if alone else cell.noise,
-        rate=settings.noise,
-        clean_per_class=settings.clean_per_class,
-        seed=cell.seed,
-    )
-    if alone:
-        clean = digits.clean_only()
-        outcome = train(clean, method="uniform", seed=cell.seed, settings=settings, tick=tick)
-        return cell, {"row": {"seed": cell.seed, "test_accuracy": outcome.test_accuracy}}
     begun = time.monotonic()
-    outcome = train(digits, method=cell.method, seed=cell.seed, settings=settings, tick=tick)
-    row = {
-        "noise": cell.noise,
-        "method": cell.method,
-        "seed": cell.seed,
-        "test_accuracy": outcome.test_accuracy,
-        "noise_auroc": _auroc(digits, outcome),
-        "noise_precision": _precision(digits, outcome),
-        "best_test_accuracy": max(value for _, value in outcome.curve),
-        "seconds": round(time.monotonic() - begun, 2),
-    }
-    run: Json = {
-        "row": row,
-        "curve": [list(point) for point in outcome.curve],
-        "sizes": {
-            "train": len(digits.train_labels),
-            "wrong": int(digits.wrong.sum()),
-            "clean": len(digits.clean_labels),
-            "test": len(digits.test_labels),
-        },
-    }
-    if cell.method == "reweigh":
-        run["used"] = _histogram(digits, outcome)
-        run["suspects"] = _suspects(digits, outcome)
-    return cell, run
-
-
-def _auroc(digits: Digits, outcome: Outcome) -> float:
-    metrics = optional("sklearn.metrics", package="scikit-learn", needed_for="the demo")
-    return float(metrics.roc_auc_score(digits.wrong.numpy(), outcome.suspicion.numpy()))
-
-
-def _precision(digits: Digits, outcome: Outcome) -> float:
-    """Of as many top suspects as there are wrong labels, the share that is wrong."""
-    wrong = digits.wrong
-    count = int(wrong.sum())
-    return int(wrong[_ranking(outcome)[:count]].sum()) / count
-
-
-def _ranking(outcome: Outcome) -> torch.Tensor:
-    return outcome.suspicion.argsort(descending=True, stable=True)
-
-
-def _histogram(digits: Digits, outcome: Outcome) -> dict[str, list[int]]:
-    """How many right and wrong labels were used in which share of their steps, in bins of 0 ... 1."""
-    used, wrong = (1 - outcome.suspicion).numpy(), digits.wrong.numpy()
+    trained = train_cell(cell, work=work, threads=threads, tick=tick, make_model=perceptron)
+    curve = [[point["step"], point["test_accuracy"]] for point in trained.outcome.curve]
+    # At the end of training: no early stopping, no choice of a best step.
+    metrics: Json = {"test_accuracy": curve[-1][1]}
+    details: Json = {"curve": curve, "sizes": trained.sizes}
+    if cell.method != CLEAN_ONLY:
+        suspicion = label_suspicion(trained, cell.method)
+        metrics |= _ranking_metrics(trained.task.train.changed, suspicion)
+        metrics["best_test_accuracy"] = max(value for _, value in curve)
+        if cell.method == "reweigh":
+            details |= _ranking_details(trained, suspicion)
     return {
-        name: np.histogram(used[which], bins=BINS, range=(0, 1))[0].tolist()
-        for name, which in (("right", ~wrong), ("wrong", wrong))
+        "metrics": metrics,
+        "seconds": round(time.monotonic() - begun, 2),
+        "details": details,
     }
 
 
-def _suspects(digits: Digits, outcome: Outcome) -> list[Json]:
-    return [
-        {
-            "pixels": digits.train_pixels[i].tolist(),  # 8x8, 0 ... 16
-            "given": int(digits.train_labels[i]),
-            "true": int(digits.true_labels[i]),
-            "suspicion": round(float(outcome.suspicion[i]), 4),
-        }
-        for i in _ranking(outcome)[:SUSPECTS].tolist()
-    ]
+def label_suspicion(trained: TrainedCell, method: str) -> Tensor:
+    """How suspicious each train label is after a run, [n]."""
+    suspicion = torch.from_numpy(trained.outcome.ledger.table()[SUSPICION[method]])
+    # An example never seen (only in very short runs) is no more suspicious than the average.
+    return suspicion.nan_to_num(nan=float(suspicion.nanmean()))
 
 
-def _read_finished(path: Path, cells: Iterable[Cell]) -> dict[Cell, Json]:
-    """The runs an interrupted demonstration left, if they are of these settings and versions."""
-    wanted = {json.dumps(asdict(cell), sort_keys=True): cell for cell in cells}
-    kept: dict[Cell, Json] = {}
-    if not path.exists():
-        return kept
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:  # the line being written when the power went
-            continue
-        cell = wanted.get(json.dumps(entry["cell"], sort_keys=True))
-        if cell is not None and entry["versions"] == versions():
-            kept[cell] = entry["run"]
-    return kept
+def _ranking_metrics(wrong: Tensor, suspicion: Tensor) -> Json:
+    """AUROC, and of as many top suspects as there are wrong labels, the share that is wrong."""
+    metrics = optional("sklearn.metrics", package="scikit-learn", needed_for="the demo")
+    count = int(wrong.sum())
+    return {
+        "noise_auroc": float(metrics.roc_auc_score(wrong.numpy(), suspicion.numpy())),
+        "noise_precision": int(wrong[_ranking(suspicion)[:count]].sum()) / count,
+    }
+
+
+def _ranking(suspicion: Tensor) -> Tensor:
+    return suspicion.argsort(descending=True, stable=True)
+
+
+def _ranking_details(trained: TrainedCell, suspicion: Tensor) -> Json:
+    """used: right and wrong labels by the share of their steps with a positive weight, in bins of
+    0 ... 1. suspects: the most suspicious images, pixels 8x8 of 0 ... 16.
+    """
+    train = trained.task.train
+    used, wrong = (1 - suspicion).numpy(), train.changed.numpy()
+    return {
+        "used": {
+            name: np.histogram(used[which], bins=BINS, range=(0, 1))[0].tolist()
+            for name, which in (("right", ~wrong), ("wrong", wrong))
+        },
+        "suspects": [
+            {
+                "pixels": train.inputs[train.ids[i]].flatten().tolist(),
+                "given": int(train.targets[i]),
+                "true": int(train.truth[i]),
+                "suspicion": round(float(suspicion[i]), 4),
+            }
+            for i in _ranking(suspicion)[:SUSPECTS].tolist()
+        ],
+    }
+
+
+def _runs(folder: Path, grid: list[Cell]) -> list[Json]:
+    """Of each cell its row of results.json and its details, in the grid's order."""
+    lines = {(x["method"], x["setting"]["noise"], x["seed"]): x for x in read_lines(folder / LINES)}
+    runs = []
+    for cell in grid:
+        noise = str(dict(cell.setting)["noise"])
+        line = lines[cell.method, noise, cell.seed]
+        row = {"noise": noise, "method": cell.method, "seed": cell.seed, **line["metrics"]}
+        row["seconds"] = line["seconds"]
+        details = json.loads((folder / DETAILS / f"{cell.file}.json").read_text(encoding="utf-8"))
+        runs.append({"row": row, **details})
+    return runs

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import SettingError, unknown
 from ..methods import parse
-from .setup import Setting, Setup, Value, digest
+from .training_setup import Setting, Setup, Value, digest
 
 SCALES = ("smoke", "small", "paper")
 

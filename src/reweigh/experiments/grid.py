@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,29 +17,28 @@ from typing import Any, Protocol
 from ..data import load
 from ..errors import Interrupted, SettingError, unknown
 from . import ray_workers
+from .cell_training import cell_steps, run_cell
 from .experiment import Cell
-from .results import Results, alone
-from .running import cell_steps, run_cell
-from .scratch import Work
-from .stages import stages
-from .workers import Stopped, run_tasks
+from .method_stages import stages
+from .results_folder import ResultsFolder, alone
+from .work_folder import WorkFolder
+from .workers import Stopped, Tick, run_tasks
 
 ENGINES = ("local", "ray")
 Json = dict[str, Any]
-Tick = Callable[[int], None]
 
 
-class Run(Protocol):
-    """What trains a cell: `running.run_cell`, or a stand-in of a module's own."""
+class CellRunner(Protocol):
+    """What trains a cell: `cell_training.run_cell`, or another function of a module."""
 
     def __call__(self, cell: Cell, *, work: Path, threads: int | None, tick: Tick) -> Json:
         """The cell's `metrics`, `seconds` and `details`."""
 
 
-class Watcher(Protocol):
-    """Who is told how the grid goes."""
+class Watcher:
+    """Who is told how the grid goes. This one keeps silent."""
 
-    def start(self, cells: Sequence[Cell], finished: dict[str, Json], steps: int) -> None:
+    def start(self, cells: Sequence[Cell], finished: Mapping[str, Json], steps: int) -> None:
         """All cells, the lines of those finished before, and the steps of those to come."""
 
     def tick(self, steps: int) -> None:
@@ -53,12 +52,12 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True)
-class Job:
+class CellJob:
     """A cell and how to run it, for a process of its own."""
 
     cell: Cell
-    run: Run
-    work: Work
+    run: CellRunner
+    work: WorkFolder
     threads: int
 
 
@@ -78,39 +77,31 @@ def run_grid(
     *,
     out: Path,
     jobs: int | None = 1,
+    threads: int | None = None,
     engine: str = "local",
     address: str | None = None,
     watcher: Watcher,
-    run: Run = run_cell,
+    run: CellRunner = run_cell,
 ) -> list[Cell]:
     """Run the missing cells into the folder `out`; the cells that failed.
 
     engine: "local" processes, 2 if `jobs` is None; or "ray", on the cluster at `address`, as many as
-    it has room for. There a cell has one thread; here, those that `jobs` leave to it.
+    it has room for. There a cell has one thread; here `threads`, or those that `jobs` leave to it.
     """
-    if engine not in ENGINES:
-        raise unknown("engine", engine, ENGINES)
-    if address is not None and engine != "ray":
-        raise SettingError(f"address {address!r} with engine {engine!r}; expected engine 'ray'")
-    if engine == "ray":
-        ray_workers.require_ray()  # before anything is written
-    if jobs is not None and jobs < 1:
-        raise SettingError(f"jobs is {jobs}; expected 1 or more")
-    if not cells:
-        raise SettingError("no cell is left to run; expected --methods and --only to leave some")
-    for name in {cell.setup.recipe.dataset for cell in cells}:
-        load(name)  # says how to get it, before anything is run
+    _check(cells, jobs=jobs, engine=engine, address=address)
     with alone(out):
-        results = Results(out, description)
+        results = ResultsFolder(out, description)
         missing = [cell for cell in _in_turn(cells) if cell.key not in results.lines]
         results.retry(missing)
         watcher.start(cells, results.lines, sum(map(cell_steps, missing)))
-        cores, threads = os.cpu_count() or 1, 1
+        cores = os.cpu_count() or 1
         if engine == "local":
             jobs = min(2, cores) if jobs is None else jobs
-            threads = max(1, cores // jobs) if description["scale"] != "smoke" else 1
-        work = Work.of(results.work)
-        tasks = [Job(cell, run, work, threads) for cell in missing]
+            if threads is None and description["scale"] != "smoke":
+                threads = max(1, cores // jobs)
+        threads = threads or 1
+        work = WorkFolder.of(results.work)
+        tasks = [CellJob(cell, run, work, threads) for cell in missing]
         attempts = (
             run_tasks(attempt_cell, tasks, jobs=jobs or 1, tick=watcher.tick, threads=threads)
             if engine == "local"
@@ -134,7 +125,23 @@ def run_grid(
     return failed
 
 
-def attempt_cell(job: Job, tick: Tick) -> Attempt:
+def _check(cells: Sequence[Cell], *, jobs: int | None, engine: str, address: str | None) -> None:
+    """Refuse what cannot be run, before anything is written."""
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
+    if address is not None and engine != "ray":
+        raise SettingError(f"address {address!r} with engine {engine!r}; expected engine 'ray'")
+    if engine == "ray":
+        ray_workers.require_ray()
+    if jobs is not None and jobs < 1:
+        raise SettingError(f"jobs is {jobs}; expected 1 or more")
+    if not cells:
+        raise SettingError("no cell is left to run; expected --methods and --only to leave some")
+    for name in {cell.setup.recipe.dataset for cell in cells}:
+        load(name)  # says how to get it
+
+
+def attempt_cell(job: CellJob, tick: Tick) -> Attempt:
     """Run a job; whatever goes wrong with it becomes a note."""
     try:
         record = job.run(job.cell, work=job.work.here(), threads=job.threads, tick=tick)
@@ -148,7 +155,7 @@ def attempt_cell(job: Job, tick: Tick) -> Attempt:
     return Attempt(job.cell, record)
 
 
-def _lost(job: Job, why: str) -> Attempt:
+def _lost(job: CellJob, why: str) -> Attempt:
     return Attempt(job.cell, None, why)
 
 

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import MissingExtraError
 from ..files import write_whole
+from .figures import plotting
 
 GREY, OURS, OTHER = "#808080", "#2f7fd1", "#b0b0b0"
 
 
-def write_figure(rows: Sequence[dict[str, Any]], path: Path) -> Path:
+def write_bench_figure(rows: Sequence[dict[str, Any]], path: Path) -> Path:
     """Bars of time as a ratio to a plain step, most threads first; a line at the floor 1 + m/n."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError(
-            "figures need matplotlib, which is not installed; run: pip install 'reweigh[app]'"
-        ) from error
-    import io
-
+    matplotlib, canvas = plotting()
     threads = max(row["threads"] for row in rows)
     settings = list(dict.fromkeys((r["model"], r["n"], r["m"]) for r in rows))
     columns = 2
@@ -31,7 +24,7 @@ def write_figure(rows: Sequence[dict[str, Any]], path: Path) -> Path:
              "xtick.color": GREY, "ytick.color": GREY, "axes.titlecolor": GREY,
              "axes.spines.top": False, "axes.spines.right": False}  # fmt: skip
     with matplotlib.rc_context(style):
-        figure = Figure(figsize=(8, 1.7 * lines), layout="constrained")
+        figure = canvas(figsize=(8, 1.7 * lines), layout="constrained")
         panels = figure.subplots(lines, columns, squeeze=False).flat
         for axes, (model, n, m) in zip(panels, settings, strict=False):
             part = [r for r in rows if (r["model"], r["n"], r["m"], r["threads"])

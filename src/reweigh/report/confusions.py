@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .figures import Draw, Palette
+from .results import Results
 from .settings import NOISES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from .results import Results
 
 Json = dict[str, Any]
 

@@ -6,19 +6,18 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from .figures import Palette, name_lines
-from .lines import Lines, styles
+from .lines import LinePlot, styles
+from .results import Results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from .results import Results
 
 Json = dict[str, Any]
 
 VALIDATION, TRAINING = "hyper_true_accuracy", "train_accuracy"
 
 
-def during_training(results: Results) -> Lines:
+def during_training(results: Results) -> LinePlot:
     """A solid and a dotted line a method, of its first seed."""
     found = []
     for method, style in styles(results.rows).items():
@@ -43,7 +42,7 @@ def during_training(results: Results) -> Lines:
         axes.locator_params(axis="x", nbins=5)
         name_lines(axes, palette)
 
-    return Lines([style for style, _ in found], [], draw)
+    return LinePlot([style for style, _ in found], [], draw)
 
 
 def _drops(curve: list[Json]) -> list[int]:

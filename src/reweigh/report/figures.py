@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MissingExtraError
 from ..files import write_whole
+from ..optional import optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +61,7 @@ _VARIABLES = {
 FORMATS = ("png", "pdf")
 
 
-class Panel:
+class Drawing:
     """One small figure: draw on `axes`, then take `svg`."""
 
     def __init__(self, axes: Axes) -> None:
@@ -70,13 +70,13 @@ class Panel:
 
 
 @contextmanager
-def panel(name: str, *, width: float = 4.2, height: float = 2.9) -> Iterator[Panel]:
+def panel(name: str, *, width: float = 4.2, height: float = 2.9) -> Iterator[Drawing]:
     """A panel of `width` by `height` inches; small, so that its text stays readable on a phone.
 
     `name` keeps the identifiers inside apart from those of other figures on the page.
     """
     with _canvas(name, PAGE, width, height) as figure:
-        drawn = Panel(figure.subplots())
+        drawn = Drawing(figure.subplots())
         yield drawn
         drawn.svg = _svg(figure)
 
@@ -103,15 +103,18 @@ def saved(folder: Path, name: str, draw: Draw, *, width: float = 4.2, height: fl
             write_whole(folder / f"{name}.{form}", stream.getvalue())
 
 
+def plotting() -> tuple[Any, Any]:
+    """matplotlib, and its class of figures."""
+    matplotlib, figure = (
+        optional(name, package="matplotlib", needed_for="a figure")
+        for name in ("matplotlib", "matplotlib.figure")
+    )
+    return matplotlib, figure.Figure
+
+
 @contextmanager
 def _canvas(name: str, palette: Palette, width: float, height: float) -> Iterator[Figure]:
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure as Canvas
-    except ImportError as error:
-        raise MissingExtraError(
-            "reports need matplotlib, which is not installed; run: pip install 'reweigh[app]'"
-        ) from error
+    matplotlib, canvas = plotting()
     style: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": name,
@@ -133,7 +136,7 @@ def _canvas(name: str, palette: Palette, width: float, height: float) -> Iterato
         "ytick.labelcolor": palette.ink,
     }
     with matplotlib.rc_context(style):
-        yield Canvas(figsize=(width, height), layout="constrained")
+        yield canvas(figsize=(width, height), layout="constrained")
 
 
 def name_lines(axes: Axes, palette: Palette) -> None:

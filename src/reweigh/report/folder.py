@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import DataError
-from . import demo, results, run
+from . import demo, experiment, run
 
 KINDS: dict[str, Callable[[Path], Path]] = {
     "source.json": run.write_report,  # `reweigh train`
-    "results.jsonl": results.write_report,  # `reweigh reproduce`
+    "results.jsonl": experiment.write_report,  # `reweigh reproduce`
     "results.json": demo.write_report,  # `reweigh demo`
 }
 

@@ -1,18 +1,17 @@
-"""Accuracy or error against one variable: a line a method, told apart without colour, too."""
+"""Accuracy or error against one variable: one line per method, told apart without colour, too."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..intervals import Summary, summarise
 from .figures import Draw, Palette, name_lines
+from .results import Results
 from .settings import titles
-from .summary import Summary, summarise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from .results import Results
 
 Json = dict[str, Any]
 
@@ -70,7 +69,7 @@ class Style:
 
 
 @dataclass(frozen=True)
-class Lines:
+class LinePlot:
     """A drawing, and what is in it."""
 
     styles: list[Style]
@@ -98,7 +97,7 @@ def styles(rows: list[Json]) -> dict[str, Style]:
     return found
 
 
-def against(results: Results, variable: str, *, errors: bool) -> Lines:
+def against(results: Results, variable: str, *, errors: bool) -> LinePlot:
     """Every method of `results` over the values of `variable`."""
     settings = sorted(results.settings, key=lambda s: float(s[variable]))
     names = titles(settings) if len(settings) > 1 else [str(settings[0][variable])]
@@ -137,4 +136,4 @@ def against(results: Results, variable: str, *, errors: bool) -> Lines:
             axes.set_ylim(bottom=0)
         name_lines(axes, palette)
 
-    return Lines([style for style, _ in points], points, draw)
+    return LinePlot([style for style, _ in points], points, draw)

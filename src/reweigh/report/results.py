@@ -1,6 +1,9 @@
-"""The page of a results folder: the paper's tables and figures beside its numbers.
+"""A results folder, read for its report.
 
-experiment.json + results.jsonl + cells/*.json  ->  report.html, figures/*.png, figures/*.pdf
+experiment.json      which experiment, the paper's numbers, every setup
+results.jsonl        one line per finished cell
+failures.jsonl       one line per cell that failed; absent if none
+cells/KEY.json       what the figures need of a cell
 """
 
 from __future__ import annotations
@@ -11,10 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from ..files import write_whole
-from .page import render as render_page
-from .plots import Figure, figures
-from .tables import Table, tables
 
 Json = dict[str, Any]
 
@@ -86,16 +85,6 @@ def _key(line: Json) -> str:
     return " ".join([line["method"], *setting, f"seed={line['seed']}"])
 
 
-def write_report(folder: Path) -> Path:
-    """Write `report.html`, and the figures as files, from what is in `folder`; the page's path."""
-    results = read_results(folder)
-    found = tables(results), figures(results)
-    page = folder / "report.html"
-    _save_figures(folder / "figures", found[1])
-    write_whole(page, render(results, *found))
-    return page
-
-
 def read_results(folder: Path) -> Results:
     """What `reweigh reproduce` wrote, or an error that says what is the matter with it."""
     about = _read(folder / "experiment.json")
@@ -116,57 +105,6 @@ def read_results(folder: Path) -> Results:
         raise DataError(f"{folder} has no finished cell yet; let `reweigh reproduce` finish one")
     failures = folder / "failures.jsonl"
     return Results(folder, about, lines, _lines(failures) if failures.exists() else [])
-
-
-def render(results: Results, found_tables: list[Table], found_figures: list[Figure]) -> str:
-    """The page as text."""
-    about = results.about
-    command = ["reweigh reproduce", about["experiment"], "--scale", about["scale"]]
-    command += ["--as-published"] if about["as_published"] else []
-    return render_page(
-        "results.html",
-        about=about,
-        tables=found_tables,
-        figures=found_figures,
-        seeds=_seeds(results),
-        failures=results.failures,
-        missing=len(results.missing),
-        planned=len(about.get("grid", [])),
-        sizes=results.details(results.lines[0])["sizes"],
-        setup=about["setups"][0],
-        settings=results.settings,
-        command=" ".join(command),
-        versions=_distinct(results, "versions"),
-        commits=_distinct(results, "commit"),
-        hours=sum(line["seconds"] for line in results.lines) / 3600,
-        cells=len(results.lines),
-    )
-
-
-def _seeds(results: Results) -> tuple[int, int]:
-    """The least and the greatest number of seeds of a method and a setting."""
-    counts = [
-        len(results.of(row["method"], setting))
-        for row in results.rows
-        for setting in results.settings
-        if results.of(row["method"], setting)
-    ]
-    return min(counts), max(counts)
-
-
-def _distinct(results: Results, name: str) -> list[Any]:
-    found: list[Any] = []
-    for line in results.lines:
-        if line[name] not in found:
-            found.append(line[name])
-    return found
-
-
-def _save_figures(folder: Path, found: list[Figure]) -> None:
-    folder.mkdir(exist_ok=True)
-    for figure in found:
-        for panel in figure.panels:
-            panel.save(folder)
 
 
 def _read(path: Path) -> Json:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..intervals import Summary, summarise
+from .results import Results
 from .settings import titles
-from .summary import Summary, summarise
-
-if TYPE_CHECKING:
-    from .results import Results
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """A number in percent; `paper` sets it apart from ours. An empty one is a result not there."""
 
     summary: Summary | None
@@ -24,31 +22,31 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Line:
+class TableLine:
     """One method."""
 
     name: str
     method: str
-    entries: list[Entry]
+    entries: list[TableEntry]
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """`groups` are titles with their lines; the title of the first may be empty."""
 
     caption: str
     head: list[str]
-    groups: list[tuple[str, list[Line]]]
+    groups: list[tuple[str, list[TableLine]]]
 
 
-def tables(results: Results) -> list[Table]:
+def tables(results: Results) -> list[ResultTable]:
     """What the experiment's kind asks for."""
     if results.about["shows"] == "weights":
         return [_weights(results)]
     return [_accuracies(results)]
 
 
-def _accuracies(results: Results) -> Table:
+def _accuracies(results: Results) -> ResultTable:
     """A line a method, a column a setting; in the tables of the paper, its own numbers beside."""
     errors = results.about["shows"] == "imbalance"
     targets = {t["method"]: t for t in results.about["targets"]}
@@ -59,7 +57,7 @@ def _accuracies(results: Results) -> Table:
     ]
     best = [_best(column, errors) for column in columns]
     head = ["This run"] if len(settings) == 1 else titles(settings)
-    groups: list[tuple[str, list[Line]]] = []
+    groups: list[tuple[str, list[TableLine]]] = []
     for clean, title in ((False, ""), (True, results.about["clean_title"])):
         lines = []
         for row in results.rows:
@@ -69,22 +67,22 @@ def _accuracies(results: Results) -> Table:
             ):
                 continue
             entries = [
-                Entry(column[method], best=column[method] is not None and method == top)
+                TableEntry(column[method], best=column[method] is not None and method == top)
                 for column, top in zip(columns, best, strict=True)
             ]
             if targets:
                 entries.append(_target(targets.get(method)))
-            lines.append(Line(row["name"], method, entries))
+            lines.append(TableLine(row["name"], method, entries))
         if lines:
             groups.append((title if groups else "", lines))
     unit = "Test error" if errors else "Test accuracy"
-    return Table(f"{unit} in percent.", head + (["Paper"] if targets else []), groups)
+    return ResultTable(f"{unit} in percent.", head + (["Paper"] if targets else []), groups)
 
 
-def _target(target: Json | None) -> Entry:
+def _target(target: Json | None) -> TableEntry:
     if target is None:
-        return Entry(None, paper=True)
-    return Entry(Summary(target["mean"], target["interval"], 0), paper=True)
+        return TableEntry(None, paper=True)
+    return TableEntry(Summary(target["mean"], target["interval"], 0), paper=True)
 
 
 def _best(column: dict[str, Summary | None], errors: bool) -> str | None:
@@ -101,7 +99,7 @@ def _summary(results: Results, method: str, setting: Json, errors: bool) -> Summ
     return summarise([100 - value for value in values] if errors else values)
 
 
-def _weights(results: Results) -> Table:
+def _weights(results: Results) -> ResultTable:
     """Where the weight went, for both kinds of batches."""
     kinds = {"random": "Random batch", "classes": "Batches of one class"}
     numbers = {
@@ -118,8 +116,8 @@ def _weights(results: Results) -> Table:
             for row in results.rows:
                 values = [100 * x["metrics"][f"{kind}_{number}"] for x in results.of(row["method"])]
                 if values:
-                    entries.append(Entry(summarise(values)))
-            lines.append(Line(name, "", entries))
+                    entries.append(TableEntry(summarise(values)))
+            lines.append(TableLine(name, "", entries))
         groups.append((title, lines))
     head = [row["name"] for row in results.rows if results.of(row["method"])]
-    return Table("Shares in percent.", head, groups)
+    return ResultTable("Shares in percent.", head, groups)

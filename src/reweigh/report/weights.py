@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .figures import Draw, Palette
+from .results import Results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from .results import Results
 
 Json = dict[str, Any]
 

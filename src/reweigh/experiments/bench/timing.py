@@ -4,7 +4,7 @@ Plain and reweighed steps take turns in one process, so that whatever else the m
 all alike; a turn of short steps has several, because in training a step follows one of its kind and
 finds its code in the caches. Minima and medians are kept. Weights of everything exact are compared
 on the way. Operations (multiplications and additions of matrix products and convolutions) are counted
-by PyTorch's own counter. Memory is the peak of what the step's own tensors hold (bench_memory.py).
+by PyTorch's own counter. Memory is the peak of what the step's own tensors hold (memory.py).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..core import BACKENDS, Reweighter
-from ..errors import SettingError, UnsupportedModelError, unknown
-from ..files import write_whole
-from .bench_cases import CASES
-from .bench_memory import peak_bytes
-from .bench_peers import peers
+from ...core import BACKENDS, Reweighter
+from ...errors import SettingError, UnsupportedModelError, unknown
+from ...files import write_whole
+from .cases import CASES
+from .memory import peak_bytes
+from .peers import peers
 
 Step = Callable[[], Any]
 EXACT_TO = 2e-3  # of the largest weight, in float32
@@ -38,7 +38,7 @@ APPROXIMATE = ("finite_difference", "betty")  # by a difference quotient
 
 
 @dataclass(frozen=True)
-class Row:
+class Measurement:
     """One method on one model. Ratios are to a plain step of the same row's setting."""
 
     model: str
@@ -59,7 +59,7 @@ class Row:
         return self.model, self.n, self.m, self.threads
 
 
-def bench(
+def run_bench(
     models: Sequence[str],
     *,
     n: int = 100,
@@ -68,7 +68,7 @@ def bench(
     with_peers: bool = False,
     seconds: float = 15.0,
     out: Path | None = None,
-) -> Iterator[list[Row]]:
+) -> Iterator[list[Measurement]]:
     """The rows of one setting after another; those that `out` holds already are not run again."""
     for name in models:
         if name not in CASES:
@@ -93,7 +93,7 @@ def bench(
         torch.set_num_threads(before)
 
 
-def contest(name: str, n: int, m: int, *, with_peers: bool, seconds: float) -> list[Row]:
+def contest(name: str, n: int, m: int, *, with_peers: bool, seconds: float) -> list[Measurement]:
     """Every method on one model, taking turns for about `seconds` after two rounds of warming up."""
     torch.manual_seed(0)
     case = CASES[name]
@@ -116,7 +116,7 @@ def contest(name: str, n: int, m: int, *, with_peers: bool, seconds: float) -> l
     bytes_ = {method: peak_bytes(step) for method, step in steps.items()}
     base = times["plain"]
     return [
-        Row(
+        Measurement(
             name, n, m, torch.get_num_threads(), method, runs.get(method, method),
             minimum=min(values) / min(base),
             median=statistics.median(values) / statistics.median(base),
@@ -189,16 +189,16 @@ def _operations(step: Step) -> int:
     return int(counter.get_total_flops())
 
 
-def _read(out: Path | None) -> list[Row]:
+def _read(out: Path | None) -> list[Measurement]:
     if out is None or not out.exists():
         return []
     document = json.loads(out.read_text(encoding="utf-8"))
     if document["machine"] != machine():
         raise SettingError(f"{out} is from another machine or other versions; give another file")
-    return [Row(**row) for row in document["rows"]]
+    return [Measurement(**row) for row in document["rows"]]
 
 
-def _document(rows: Sequence[Row]) -> dict[str, Any]:
+def _document(rows: Sequence[Measurement]) -> dict[str, Any]:
     places = {name: i for i, name in enumerate(CASES)}
     ordered = sorted(rows, key=lambda row: (places[row.model], row.n, row.m, -row.threads))
     return {"machine": machine(), "rows": [asdict(row) for row in ordered]}

@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core import per_example
-from ..models import MLP, MLPOptions, build
+from ...core import per_example
+from ...models import MLP, MLPOptions, build
 
 LENGTH, WORDS, WIDTH, HEADS = 32, 512, 128, 4
 Batch = tuple[Tensor, Tensor]
 
 
-class Block(nn.Module):
+class CausalBlock(nn.Module):
     """Causal attention and a feed-forward layer, each behind a norm."""
 
     def __init__(self, width: int) -> None:
@@ -36,14 +36,14 @@ class Block(nn.Module):
         return y
 
 
-class LanguageModel(nn.Module):
+class CausalTransformer(nn.Module):
     """Two causal blocks over learned positions: tokens [n, length] to logits."""
 
     def __init__(self, width: int = WIDTH, depth: int = 2) -> None:
         super().__init__()
         self.table = nn.Embedding(WORDS, width)
         self.places = nn.Parameter(torch.randn(1, LENGTH, width) * 0.02)
-        self.blocks = nn.Sequential(*(Block(width) for _ in range(depth)))
+        self.blocks = nn.Sequential(*(CausalBlock(width) for _ in range(depth)))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, WORDS, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ CASES = {
     "mlp-wide": Case(lambda: MLP(MLPOptions(inputs=784, hidden=(2048, 2048))), pictures(784)),
     "lenet": Case(lambda: build("lenet"), pictures(1, 28, 28)),
     "transformer": Case(Encoder, sentences),
-    "lm": Case(LanguageModel, sentences, next_word),
+    "lm": Case(CausalTransformer, sentences, next_word),
     "resnet32": Case(lambda: build("resnet32"), pictures(3, 32, 32), heavy=True),
     "wrn16-4": Case(lambda: build("wrn16-4"), pictures(3, 32, 32), heavy=True),
 }

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import confusions, curves, lines, weights
 from .figures import Draw, embedded, saved
-
-if TYPE_CHECKING:
-    from .results import Results
+from .results import Results
 
 Json = dict[str, Any]
 
@@ -155,7 +153,7 @@ def _curves(results: Results) -> list[Figure]:
     ]
 
 
-def _spoken(drawn: lines.Lines) -> str:
+def _spoken(drawn: lines.LinePlot) -> str:
     """The figure's numbers as a sentence."""
     return "; ".join(
         f"{style.name}: " + ", ".join(f"{x} {s.mean:.1f}" for x, s in points)

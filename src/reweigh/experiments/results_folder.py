@@ -34,7 +34,7 @@ DESCRIPTION, LINES, FAILURES, DETAILS, WORK = (
 COMPARED = ("experiment", "scale", "as_published", "version", "digest")
 
 
-class Results:
+class ResultsFolder:
     """An open results folder; `lines` has what is finished, by the cell's key."""
 
     def __init__(self, folder: Path, description: Json) -> None:

@@ -6,7 +6,7 @@ Ren, Zeng, Yang, Urtasun: Learning to Reweight Examples for Robust Deep Learning
 
 from __future__ import annotations
 
-from .experiment import Row, Target
+from ..experiment import Row, Target
 
 OURS = "reweigh_literal"
 GUARDED = Row("reweigh", "Ours, safeguarded", clean=True)

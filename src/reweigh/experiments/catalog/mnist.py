@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..data import MAJORITY_SHARES, BatchOptions, Recipe, preset
-from ..training import PAPER, Config, Optimizer
-from .experiment import Block, Experiment, Row
-from .setup import Setup
-from .targets import GUARDED, OURS
+from ...data import MAJORITY_SHARES, BatchOptions, Recipe, preset
+from ...training import PAPER, Config, Optimizer
+from ..experiment import Block, Experiment, Row
+from ..training_setup import Setup
+from .paper_numbers import GUARDED, OURS
 
 ROWS = (
     Row("uniform", "Uniform"),

@@ -1,23 +1,22 @@
-"""How a grid goes: a live table on a terminal, a line per finished cell elsewhere.
+"""How a grid goes: a live table on a terminal, a line per finished cell elsewhere; the demo's bar.
 
-The table has a row a method and a column a setting; an entry is the mean test accuracy so far and,
-while seeds are missing, how many there are.
+The table has one row per method and one column per setting; an entry is the mean test accuracy so far
+and, while seeds are missing, how many there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 from rich.table import Table
 
-if TYPE_CHECKING:
-    from ..experiments.experiment import Cell
-    from ..experiments.grid import Watcher
+from ..experiments import Cell, Watcher, cell_steps
+from .bar import columns
 
 Json = dict[str, Any]
 
@@ -27,14 +26,14 @@ def watching(console: Console | None = None) -> Iterator[Watcher]:
     """A watcher for this terminal, or for a file."""
     console = console or Console(stderr=True, highlight=False)
     if not console.is_terminal:
-        yield Lines(console)
+        yield CellLines(console)
         return
     table = LiveTable()
     with Live(table, console=console, refresh_per_second=4):
         yield table
 
 
-class _Tally:
+class _Tally(Watcher):
     """What both kinds count."""
 
     def __init__(self) -> None:
@@ -42,12 +41,9 @@ class _Tally:
         self.finished: dict[str, Json] = {}
         self.broken: set[str] = set()
 
-    def start(self, cells: Sequence[Cell], finished: dict[str, Json], steps: int) -> None:
+    def start(self, cells: Sequence[Cell], finished: Mapping[str, Json], steps: int) -> None:
         self.cells = cells
         self.finished = {c.key: finished[c.key] for c in cells if c.key in finished}
-
-    def tick(self, steps: int) -> None:
-        """Only the table counts steps."""
 
     def done(self, cell: Cell, line: Json) -> None:
         self.finished[cell.key] = line
@@ -60,14 +56,14 @@ class _Tally:
         return f"[{len(self.finished) + len(self.broken)}/{len(self.cells)}]"
 
 
-class Lines(_Tally):
+class CellLines(_Tally):
     """Plain lines."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
 
-    def start(self, cells: Sequence[Cell], finished: dict[str, Json], steps: int) -> None:
+    def start(self, cells: Sequence[Cell], finished: Mapping[str, Json], steps: int) -> None:
         """Say what there is to do."""
         super().start(cells, finished, steps)
         if self.finished:
@@ -95,15 +91,10 @@ class LiveTable(_Tally):
 
     def __init__(self) -> None:
         super().__init__()
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-        )
+        self._bar = Progress(*columns())
         self._task = self._bar.add_task("starting", total=None)
 
-    def start(self, cells: Sequence[Cell], finished: dict[str, Json], steps: int) -> None:
+    def start(self, cells: Sequence[Cell], finished: Mapping[str, Json], steps: int) -> None:
         """Set the bar to the steps to come."""
         super().start(cells, finished, steps)
         self._bar.update(self._task, total=max(1, steps))
@@ -118,17 +109,17 @@ class LiveTable(_Tally):
         return Group(self._table(), self._bar)
 
     def _table(self) -> Table:
-        columns = list(dict.fromkeys(_setting(cell) for cell in self.cells))
+        settings = list(dict.fromkeys(_setting(cell) for cell in self.cells))
         table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column("test accuracy")
-        for column in columns:
-            table.add_column(column, justify="right")
+        for setting in settings:
+            table.add_column(setting, justify="right")
         for method in dict.fromkeys(cell.method for cell in self.cells):
-            table.add_row(method, *(self._entry(method, column) for column in columns))
+            table.add_row(method, *(self._entry(method, setting) for setting in settings))
         return table
 
-    def _entry(self, method: str, column: str) -> str:
-        mine = [c for c in self.cells if c.method == method and _setting(c) == column]
+    def _entry(self, method: str, setting: str) -> str:
+        mine = [c for c in self.cells if c.method == method and _setting(c) == setting]
         values = [
             self.finished[c.key]["metrics"]["test_accuracy"] for c in mine if c.key in self.finished
         ]
@@ -143,3 +134,32 @@ class LiveTable(_Tally):
 
 def _setting(cell: Cell) -> str:
     return " ".join(f"{name}={value}" for name, value in cell.setting)
+
+
+class StepBar(Watcher):
+    """A bar of the steps of all cells; a line at every tenth of the way where there is no terminal."""
+
+    def __init__(self, console: Console, bar: Progress, task: Any) -> None:
+        self._console, self._bar, self._task = console, bar, task
+        self._total, self._done = 1, 0
+
+    def start(self, cells: Sequence[Cell], finished: Mapping[str, Json], steps: int) -> None:
+        """Say where an earlier call stopped; `steps` are still to do."""
+        before = sum(cell_steps(cell) for cell in cells if cell.key in finished)
+        self._total, self._done = before + steps, before
+        self._bar.update(self._task, description="training", total=self._total, completed=before)
+        if before:
+            share = before / self._total
+            self._console.print(f"going on where the last call stopped: {share:.0%} done")
+
+    def tick(self, steps: int) -> None:
+        """Move the bar."""
+        tenths = self._tenths
+        self._done += steps
+        self._bar.update(self._task, completed=self._done)
+        if not self._console.is_terminal and self._tenths > tenths:
+            self._console.print(f"training: {self._done / self._total:.0%}")
+
+    @property
+    def _tenths(self) -> int:
+        return 10 * self._done // self._total

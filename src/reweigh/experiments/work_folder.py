@@ -16,14 +16,14 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkFolder:
     """A folder of the caller's, with a file in it that tells it from others of the same name."""
 
     folder: Path
     token: str
 
     @classmethod
-    def of(cls, folder: Path) -> Work:
+    def of(cls, folder: Path) -> WorkFolder:
         """Mark the folder; the same one has the same token, so that a second call goes on."""
         folder = folder.resolve()
         token = hashlib.sha256(f"{platform.node()} {folder}".encode()).hexdigest()[:12]

@@ -18,7 +18,7 @@ BASELINE = "uniform"
 
 
 @dataclass(frozen=True)
-class Stage:
+class MethodStage:
     """`name` is a method as typed; `start` the stage whose model it goes on with, `pretrained` the
     one that its method studies before it begins.
     """
@@ -34,14 +34,14 @@ class Stage:
         return sum(p.schedule.steps for p in phases(self.config, pretrained=bool(self.pretrained)))
 
 
-def stages(method: str, config: Config) -> list[Stage]:
+def stages(method: str, config: Config) -> list[MethodStage]:
     """The stages in their order; the last one is the method itself."""
     plan = parse(method)
     main = replace(plan, fine_tune=False)
     begins = METHODS[plan.method].pretrains
-    found = [Stage(BASELINE, replace(config, method=BASELINE))] if begins else []
+    found = [MethodStage(BASELINE, replace(config, method=BASELINE))] if begins else []
     found.append(
-        Stage(
+        MethodStage(
             str(main),
             replace(config, method=str(main)),
             pretrained=BASELINE if begins else "",
@@ -57,5 +57,5 @@ def stages(method: str, config: Config) -> list[Stage]:
             drops=last.schedule.drops,
             optimizer=replace(config.optimizer, learning_rate=last.base_rate),
         )
-        found.append(Stage(str(plan), alone, start=str(main)))
+        found.append(MethodStage(str(plan), alone, start=str(main)))
     return found

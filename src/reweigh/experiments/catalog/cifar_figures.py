@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..experiment import Block, Experiment, Row
+from ..training_setup import Setup
 from .cifar import BACKGROUND, NOTES, RATE, SMOKE, UNIFORM, drawn, full, halfway, small
-from .experiment import Block, Experiment, Row
-from .setup import Setup
-from .targets import GUARDED, OURS
+from .paper_numbers import GUARDED, OURS
 
 TEN = "cifar10-background"
 BASELINE, EARLY = Row("uniform", "Baseline"), Row("uniform+es", "Baseline +ES")

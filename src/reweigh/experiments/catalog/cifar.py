@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..data import AUGMENTATIONS, BACKGROUNDS, BatchOptions, Recipe, preset
-from ..training import PAPER, Config, FineTune, Optimizer, Schedule
-from .setup import Setup, Value
+from ...data import AUGMENTATIONS, BACKGROUNDS, BatchOptions, Recipe, preset
+from ...training import PAPER, Config, FineTune, Optimizer, Schedule
+from ..training_setup import Setup, Value
 
 RATE = 0.4
 UNIFORM: dict[str, Value] = {"noise": "uniform", "rate": RATE}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ..experiment import Block, Experiment, Row, Target
+from ..training_setup import Setting
 from .cifar import BACKGROUND, NOTES, SMOKE, UNIFORM, full, small
-from .experiment import Block, Experiment, Row, Target
-from .setup import Setting
-from .targets import (
+from .paper_numbers import (
     CIFAR10_BACKGROUND,
     CIFAR10_UNIFORM,
     CIFAR100_BACKGROUND,

@@ -1,8 +1,8 @@
 """One cell: prepare the data, train stage by stage, judge.
 
 Every stage has a run folder, named after all that decides it. Cells that share a stage train it
-once: whoever comes first; the others wait and find it finished. A cell that was killed
-goes on from its last checkpoint.
+once: whoever comes first; the others wait and then read it. A cell that was killed goes on from its
+last checkpoint.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,16 +23,42 @@ from ..files import locked
 from ..models import build
 from ..training import Config, Now, Outcome, fit, read_model
 from .experiment import Cell
-from .setup import Setup, digest
-from .stages import Stage, stages
+from .method_stages import MethodStage, stages
+from .training_setup import Setup, digest
 from .weight_distribution import weigh_unseen
-from .workers import Stopped
+from .workers import Stopped, Tick
 
 Json = dict[str, Any]
-Tick = Callable[[int], None]
 
 BESIDE = ("class_accuracy", "confusion")  # metrics that are no numbers
 DIGITS = 6
+
+
+@dataclass(frozen=True)
+class TrainedCell:
+    """A cell's data, and what came of each of its stages; the last one is the method itself."""
+
+    task: Task
+    config: Config
+    plan: list[MethodStage]
+    outcomes: list[Outcome]
+
+    @property
+    def outcome(self) -> Outcome:
+        """Of the last stage."""
+        return self.outcomes[-1]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Examples of each part, and wrong labels among those of the train part."""
+        task = self.task
+        return {
+            "train": len(task.train),
+            "wrong": int(task.train.changed.sum()),
+            "clean": len(task.clean),
+            "hyper_validation": len(task.hyper_validation),
+            "test": len(task.test),
+        }
 
 
 def cell_steps(cell: Cell) -> int:
@@ -40,36 +66,50 @@ def cell_steps(cell: Cell) -> int:
     return sum(stage.steps for stage in stages(cell.method, cell.setup.config))
 
 
-def run_cell(cell: Cell, *, work: Path, threads: int | None, tick: Tick) -> Json:
-    """Train and judge `cell`: its `metrics`, `seconds`, and `details` for the figures."""
-    begun = time.monotonic()
+def named_model(setup: Setup, classes: int) -> nn.Module:
+    """The network that the setup names."""
+    return build(setup.model, classes=classes, as_published=setup.as_published)
+
+
+def train_cell(
+    cell: Cell,
+    *,
+    work: Path,
+    threads: int | None,
+    tick: Tick,
+    make_model: Callable[[Setup, int], nn.Module] = named_model,
+) -> TrainedCell:
+    """Train `cell` with its run folders inside `work`; `tick(k)` is told of k more steps.
+
+    make_model: called with the setup and the number of classes.
+    """
     setup = cell.setup
     task = prepare(load(setup.recipe.dataset), setup.recipe, seed=cell.seed)
     config = _config(setup, task, seed=cell.seed, threads=threads)
     plan = stages(cell.method, config)
     folders = {stage.name: work / _folder_name(cell, stage) for stage in plan}
-    outcomes = {
-        stage.name: _train(stage, folders, setup=setup, task=task, tick=tick) for stage in plan
-    }
-    outcome = outcomes[plan[-1].name]
+    make = partial(make_model, setup, len(task.classes))
+    outcomes = [_train(stage, folders, make_model=make, task=task, tick=tick) for stage in plan]
+    return TrainedCell(task, config, plan, outcomes)
+
+
+def run_cell(cell: Cell, *, work: Path, threads: int | None, tick: Tick) -> Json:
+    """Train and judge `cell`: its `metrics`, `seconds`, and `details` for the figures."""
+    begun = time.monotonic()
+    trained = train_cell(cell, work=work, threads=threads, tick=tick)
+    outcome, setup = trained.outcome, cell.setup
     metrics = _rounded({k: v for k, v in outcome.metrics.items() if k not in BESIDE})
     details = {
-        "curve": _curve(outcomes, plan),
+        "curve": _curve(trained),
         **{name: _rounded(outcome.metrics.get(name)) for name in BESIDE},
-        "classes": list(task.classes),
-        "sizes": {
-            "train": len(task.train),
-            "wrong": int(task.train.changed.sum()),
-            "clean": len(task.clean),
-            "hyper_validation": len(task.hyper_validation),
-            "test": len(task.test),
-        },
+        "classes": list(trained.task.classes),
+        "sizes": trained.sizes,
     }
     if setup.measure == "weights":
         summary, details["weights"] = weigh_unseen(
             outcome.model,
-            task,
-            config.batch,
+            trained.task,
+            trained.config.batch,
             background=setup.recipe.background,
             rate=setup.recipe.rate,
             seed=cell.seed,
@@ -83,7 +123,12 @@ def run_cell(cell: Cell, *, work: Path, threads: int | None, tick: Tick) -> Json
 
 
 def _train(
-    stage: Stage, folders: dict[str, Path], *, setup: Setup, task: Task, tick: Tick
+    stage: MethodStage,
+    folders: dict[str, Path],
+    *,
+    make_model: Callable[[], nn.Module],
+    task: Task,
+    tick: Tick,
 ) -> Outcome:
     folder = folders[stage.name]
     counted = 0
@@ -98,7 +143,7 @@ def _train(
 
     with locked(folder.with_name(f".{folder.name}.lock")):
         outcome = fit(
-            partial(_model, setup, len(task.classes), folders.get(stage.start)),
+            partial(_started, make_model, folders.get(stage.start)),
             task,
             stage.config,
             out=folder,
@@ -109,8 +154,8 @@ def _train(
     return outcome
 
 
-def _model(setup: Setup, classes: int, start: Path | None) -> nn.Module:
-    model = build(setup.model, classes=classes, as_published=setup.as_published)
+def _started(make_model: Callable[[], nn.Module], start: Path | None) -> nn.Module:
+    model = make_model()
     if start is not None:
         model.load_state_dict(read_model(start))
     # The same to rounding; on a CPU a step of LeNet then takes two thirds of the time.
@@ -127,17 +172,17 @@ def _config(setup: Setup, task: Task, *, seed: int, threads: int | None) -> Conf
     return replace(setup.config, batch=batch, seed=seed, threads=threads)
 
 
-def _folder_name(cell: Cell, stage: Stage) -> str:
+def _folder_name(cell: Cell, stage: MethodStage) -> str:
     what = [*(f"{name}={value}" for name, value in cell.setting), f"seed={cell.seed}"]
     return "_".join([stage.name, *what, digest(cell.setup.described())])
 
 
-def _curve(outcomes: dict[str, Outcome], plan: list[Stage]) -> list[Json]:
+def _curve(trained: TrainedCell) -> list[Json]:
     """The evaluations of the method itself: of what it was tuned from, then of the tuning."""
-    last = plan[-1]
-    points = list(outcomes[last.start].curve) if last.start else []
-    phase = {"phase": "fine_tune"} if last.start else {}
-    return _rounded([*points, *({**point, **phase} for point in outcomes[last.name].curve)])  # type: ignore[no-any-return]
+    own = trained.outcome.curve
+    if trained.plan[-1].start:
+        own = [*trained.outcomes[-2].curve, *({**point, "phase": "fine_tune"} for point in own)]
+    return _rounded(own)  # type: ignore[no-any-return]
 
 
 def _rounded(value: Any) -> Any:

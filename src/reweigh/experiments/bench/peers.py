@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ..core import weights_from_scores
+from ...core import weights_from_scores
 
 RATE = 1e-3  # of the look-ahead; it cancels
 Weigh = Callable[[nn.Module, Any, Any, Any], Tensor]

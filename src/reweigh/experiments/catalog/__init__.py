@@ -1,0 +1,35 @@
+"""Every table and figure of the paper as data: the only list of them. And the demonstration.
+
+mnist            Figure 2
+cifar            what the CIFAR experiments share: data, network and schedule at each scale
+cifar_tables     Tables 1 and 2
+cifar_figures    Figures 3 to 7
+paper_numbers    what the paper's tables say
+demo             `reweigh demo`, which is not of the paper
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ...errors import unknown
+from ..experiment import Experiment
+from .cifar_figures import FIGURES
+from .cifar_tables import TABLES
+from .demo import Settings, demonstration
+from .mnist import IMBALANCE
+
+__all__ = ["EXPERIMENTS", "Settings", "demonstration", "find_experiment"]
+
+EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
+    {experiment.id: experiment for experiment in (IMBALANCE, *TABLES, *FIGURES)}
+)
+"""The paper's, by id, in the order of the paper."""
+
+
+def find_experiment(name: str) -> Experiment:
+    """The paper's experiment of that id, or an error that suggests the nearest."""
+    if name not in EXPERIMENTS:
+        raise unknown("experiment", name, EXPERIMENTS)
+    return EXPERIMENTS[name]

@@ -9,6 +9,7 @@ A cut loses the cells that were running. A cell that fails is told and tried aga
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -54,3 +55,18 @@ class CellStore:
             content = self.path.read_bytes()
             with self.path.open("r+b") as file:
                 file.truncate(content.rfind(b"\n") + 1)
+
+
+def command(
+    about: str | None,
+    store: CellStore,
+    cells: Sequence[Row],
+    run: Callable[[Row], Row],
+    table: Callable[[dict[tuple[Any, ...], Row]], str],
+) -> None:
+    """A benchmark's command line: run what is missing, one at a time, then write the table."""
+    parser = argparse.ArgumentParser(description=(about or "").split("\n", 1)[0])
+    parser.add_argument("--table", action="store_true", help="only write the table")
+    if not parser.parse_args().table:
+        store.run_missing(cells, run, jobs=1)
+    (store.path.parent / "table.md").write_text(table(store.rows()))

@@ -17,7 +17,6 @@ labels at the end. Arms, all drawn from the noisy train rows:
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 import warnings
@@ -25,7 +24,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from cell_store import CellStore
+from cell_store import CellStore, command
 
 RESULTS = Path(__file__).parents[1] / "results" / "clean-set"
 FIELDS = ("data", "noise", "arm", "seed")
@@ -178,15 +177,5 @@ def table(rows: dict[tuple[Any, ...], dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--table", action="store_true", help="only write the table")
-    options = parser.parse_args()
-    store = CellStore(RESULTS / "cells.jsonl", FIELDS)
-    if not options.table:
-        store.run_missing(cells(), run, jobs=1)
-    (RESULTS / "table.md").write_text(table(store.rows()))
-
-
 if __name__ == "__main__":
-    main()
+    command(__doc__, CellStore(RESULTS / "cells.jsonl", FIELDS), cells(), run, table)

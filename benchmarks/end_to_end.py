@@ -21,15 +21,13 @@ from typing import Any
 
 from cell_store import CellStore, Row
 
-from reweigh.experiments.bench import machine
-from reweigh.experiments.experiment import Cell
-from reweigh.experiments.mnist import FULL
-from reweigh.experiments.running import run_cell
+from reweigh.experiments import EXPERIMENTS, Cell, machine, run_cell
 from reweigh.files import write_whole
 
 RESULTS = Path(__file__).parents[1] / "results/performance"
 METHODS = ("uniform", "reweigh", "reweigh_literal")
 SHARE = 0.995
+FULL = EXPERIMENTS["mnist-imbalance"].blocks["paper"][0].setup
 
 
 class Clock:

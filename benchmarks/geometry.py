@@ -14,14 +14,13 @@ ten evaluations), and how well the share of steps without weight finds the wrong
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from cell_store import CellStore
+from cell_store import CellStore, command
 
 RESULTS = Path(__file__).parents[1] / "results" / "geometry"
 FIELDS = ("noise", "lr", "method", "seed")
@@ -36,6 +35,23 @@ def cells() -> list[dict[str, Any]]:
     return [{"noise": n, "lr": r, "method": m, "seed": s} for s, n, r, m in grid]
 
 
+def prepared(cell: dict[str, Any]) -> tuple[Any, ...]:
+    """Train, clean and test examples: inputs [n, 64] of mean 0 and variance 1, and labels; which of
+    the train labels are wrong.
+    """
+    from reweigh import data
+
+    source = data.load("digits")
+    recipe = data.Recipe(
+        "digits", f"{cell['noise']}_flip", rate=0.4, background=3, clean_per_class=5
+    )
+    task = data.prepare(source, recipe, seed=cell["seed"])
+    parts = [part.examples() for part in (task.train, task.clean, task.test)]
+    scaling = data.Scaling.of(parts[0], source.peak)
+    flat = [(scaling(part.inputs, source.peak).flatten(1), part.targets) for part in parts]
+    return (*flat, task.train.changed)
+
+
 def run(cell: dict[str, Any]) -> dict[str, Any]:
     import torch
     from sklearn.metrics import roc_auc_score
@@ -44,21 +60,20 @@ def run(cell: dict[str, Any]) -> dict[str, Any]:
 
     import reweigh
     from reweigh.audit import Ledger
-    from reweigh.experiments.digits import load_digits
 
     torch.set_num_threads(1)
     began = time.process_time()
-    digits = load_digits(noise=cell["noise"], rate=0.4, clean_per_class=5, seed=cell["seed"])
+    train, clean, test, wrong = prepared(cell)
     torch.manual_seed(cell["seed"])
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     loss = reweigh.per_example(functional.cross_entropy)
     update = torch.optim.Adam(model.parameters(), lr=cell["lr"])
     weigh = reweigh.Reweighter(model, loss, geometry=update if cell["method"] == "adam" else None)
-    clean = (digits.clean_images, digits.clean_labels)
-    ledger, accuracy = Ledger(len(digits.train_labels)), []
+    images, labels = train
+    ledger, accuracy = Ledger(len(labels)), []
     for step in range(1, STEPS + 1):
-        rows = torch.randint(len(digits.train_labels), (100,))
-        batch = (digits.train_images[rows], digits.train_labels[rows])
+        rows = torch.randint(len(labels), (100,))
+        batch = (images[rows], labels[rows])
         update.zero_grad()
         if cell["method"] == "plain":
             losses = loss(model, batch)
@@ -71,14 +86,14 @@ def run(cell: dict[str, Any]) -> dict[str, Any]:
         update.step()
         if step % EVERY == 0:
             with torch.no_grad():
-                right = model(digits.test_images).argmax(1) == digits.test_labels
+                right = model(test[0]).argmax(1) == test[1]
             accuracy.append(float(right.float().mean()))
     found = ledger.table()
     suspicion = found["mean_loss" if cell["method"] == "plain" else "zero_share"]
     return {
         **cell, "accuracy": round(statistics.fmean(accuracy[-5:]), 4),
         "best": round(max(accuracy), 4),
-        "auroc": round(float(roc_auc_score(digits.wrong.numpy(), suspicion)), 4),
+        "auroc": round(float(roc_auc_score(wrong.numpy(), suspicion)), 4),
         "seconds": round(time.process_time() - began, 1), "torch": torch.__version__,
     }  # fmt: skip
 
@@ -110,15 +125,5 @@ def table(rows: dict[tuple[Any, ...], dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--table", action="store_true", help="only write the table")
-    options = parser.parse_args()
-    store = CellStore(RESULTS / "cells.jsonl", FIELDS)
-    if not options.table:
-        store.run_missing(cells(), run, jobs=1)
-    (RESULTS / "table.md").write_text(table(store.rows()))
-
-
 if __name__ == "__main__":
-    main()
+    command(__doc__, CellStore(RESULTS / "cells.jsonl", FIELDS), cells(), run, table)

@@ -26,8 +26,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from reweigh import Reweighter, per_example
-from reweigh.experiments.allocator import keep_large_blocks
-from reweigh.experiments.bench import machine
+from reweigh.experiments import keep_large_blocks, machine
 from reweigh.files import write_whole
 
 RESULTS = Path(__file__).parents[1] / "results/performance"

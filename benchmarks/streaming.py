@@ -212,7 +212,7 @@ def main() -> None:
 def provenance(asked: argparse.Namespace, done: list[dict[str, object]]) -> dict[str, object]:
     import pyarrow
 
-    from reweigh.experiments.provenance import commit, versions
+    from reweigh.experiments import commit, versions
 
     processor = next(
         (x.split(":")[1].strip() for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")),

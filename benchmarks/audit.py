@@ -37,7 +37,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from reweigh import data, models
-from reweigh.app import auditing
+from reweigh.app import audit as auditing
 from reweigh.app.predict import outputs
 from reweigh.training import Config, Optimizer, fit
 

@@ -21,6 +21,7 @@ IMPORTS = {
     "intervals": set(),
     "text": set(),
     "tables": {"optional", "rng", "text"},
+    "runs": {"files", "optional"},
     "core": set(),
     "methods": {"core", "rng"},
     "clean_set": {"core"},
@@ -28,7 +29,7 @@ IMPORTS = {
     "audit": set(),
     "encoders": {"optional", "tables"},
     "data": {"encoders", "files", "optional", "rng", "tables", "text"},
-    "training": {"audit", "core", "data", "files", "methods", "optional", "rng"},
+    "training": {"audit", "core", "data", "files", "methods", "optional", "rng", "runs"},
     "app": {
         "audit",
         "data",
@@ -36,8 +37,9 @@ IMPORTS = {
         "files",
         "models",
         "rng",
-        "text",
+        "runs",
         "tables",
+        "text",
         "training",
     },
     "experiments": {
@@ -51,11 +53,11 @@ IMPORTS = {
         "rng",
         "training",
     },
-    "report": {"files", "intervals", "optional", "templates", "text"},
-    "review": {"files", "templates", "text"},
+    "report": {"files", "intervals", "optional", "runs", "templates", "text"},
+    "review": {"files", "runs", "templates", "text"},
     "integrations": {"audit", "clean_set", "core", "optional"},
     "own": {"app"},
-    "cli": {"app", "data", "experiments", "files", "text", "report", "review"},
+    "cli": {"app", "data", "experiments", "files", "report", "review", "runs", "text"},
 }
 UNRESTRICTED = {"__init__", "__main__"}
 BASE = {"torch", "numpy", "reweigh"}  # what `pip install reweigh` brings

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from reweigh.app import models
+from reweigh.app import networks as models
 from reweigh.cli import main
 
 ROOT = Path(__file__).parents[2]

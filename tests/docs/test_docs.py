@@ -13,7 +13,7 @@ import torch
 
 pytest.importorskip("typer", reason="needs the command line: pip install 'reweigh[app]'")
 
-from reweigh.app import models
+from reweigh.app import networks as models
 from reweigh.cli import main
 from reweigh.cli.commands import root
 

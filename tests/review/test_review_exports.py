@@ -19,8 +19,8 @@ from reweigh.errors import DataError
 from reweigh.review.decisions import Decision
 from reweigh.review.delimited import records, with_cells
 from reweigh.review.exports import export
-from reweigh.review.run import open_run
 from reweigh.review.suspects import Suspects
+from reweigh.runs import open_run
 from reweigh.text import harmless, is_formula
 from support.review_runs import PETS, image_run, regression_run, suspect, table_run, write_run
 

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from reweigh.errors import DataError, ReweighError
 from reweigh.review.decisions import Decision
 from reweigh.review.desk import Desk
-from reweigh.review.run import open_run
 from reweigh.review.selection import Selection
 from reweigh.review.suspects import Suspects
+from reweigh.runs import open_run
 from support.review_runs import PETS, suspect, table_run, text_run, write_run
 
 ABSENT = next(row for row in range(1009) if row not in {7 * i % 1009 for i in range(500)})

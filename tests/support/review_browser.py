@@ -38,8 +38,8 @@ def served(folder):
     from reweigh.review.desk import Desk
     from reweigh.review.gate import Keys
     from reweigh.review.pages import application
-    from reweigh.review.run import open_run
     from reweigh.review.serving import bound
+    from reweigh.runs import open_run
 
     desk, listening = Desk(open_run(folder)), bound(None)
     port = listening.getsockname()[1]

@@ -8,7 +8,7 @@ import httpx
 from reweigh.review.desk import Desk
 from reweigh.review.gate import Keys
 from reweigh.review.pages import application
-from reweigh.review.run import open_run
+from reweigh.runs import open_run
 
 HOST = "127.0.0.1:8477"
 

@@ -17,16 +17,13 @@ import numpy.typing as npt
 from ..audit import Ranking, rank_classes, rank_numbers
 from ..data import AnyPart, BatchOptions
 from ..files import whole
+from ..runs import AUDIT, AUDIT_COLUMNS, SUSPECTS
 from ..tables import ImageFolder, arrow, words
 from ..training import Outcome
-from .folder import AUDIT, SUSPECTS
 from .predict import outputs
 from .preparation import Prepared
 
 MOST, GROUP, PAGE, CHUNK = 100_000, 1_000, 32, 100_000
-COLUMNS = (
-    "index", "given_label", "suggested_label", "suspicion", "mean_weight", "zero_share", "seen",
-)  # fmt: skip
 
 Column = npt.NDArray[Any]
 
@@ -98,15 +95,16 @@ def _rows(
         given = _names(prepared, prepared.task.train.targets.numpy()[order])
     else:  # those trained on are scaled, and cut off if far away
         given = [f"{value:.15g}" for value in prepared.numbers[order]]
-    return {
-        "index": pa.array(prepared.train_rows[order]),
-        "given_label": pa.array(given, pa.string()),
-        "suggested_label": pa.array(_names(prepared, ranking.suggested[rows]), pa.string()),
-        "suspicion": pa.array(ranking.suspicion[rows]),
-        "mean_weight": pa.array(ledger["mean_weight"][order], from_pandas=True),
-        "zero_share": pa.array(ledger["zero_share"][order], from_pandas=True),
-        "seen": pa.array(ledger["seen"][order]),
-    }
+    values = (
+        pa.array(prepared.train_rows[order]),
+        pa.array(given, pa.string()),
+        pa.array(_names(prepared, ranking.suggested[rows]), pa.string()),
+        pa.array(ranking.suspicion[rows]),
+        pa.array(ledger["mean_weight"][order], from_pandas=True),
+        pa.array(ledger["zero_share"][order], from_pandas=True),
+        pa.array(ledger["seen"][order]),
+    )
+    return dict(zip(AUDIT_COLUMNS, values, strict=True))
 
 
 def _names(prepared: Prepared, labels: Column) -> list[str | None]:

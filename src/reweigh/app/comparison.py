@@ -9,12 +9,12 @@ regression   gain = mean absolute error theirs - ours; 1.96 standard errors of t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..data import BatchOptions
+from ..runs import Gain
 from ..training import Outcome
 from .predict import outputs
 from .preparation import Prepared
@@ -55,14 +55,18 @@ def judge(prepared: Prepared, outcome: Outcome, options: BatchOptions) -> Judged
     return Judged(np.abs(found - truth) * prepared.scale, classes=False)
 
 
-def gain(ours: Judged, theirs: Judged) -> dict[str, Any]:
-    """`gain` (positive: ours is better) and `interval`, half of its width."""
+def gain(method: str, ours: Judged, theirs: Judged) -> Gain:
+    """How much better ours is than `method`."""
     n = len(ours.values)
+    half: float | None = None
     if ours.classes:
+        better = ours.figure - theirs.figure
         b = float(np.sum(ours.values > theirs.values)) + 0.5
         c = float(np.sum(ours.values < theirs.values)) + 0.5
         half = Z * float(np.sqrt(b + c - (b - c) ** 2 / (n + 2))) / (n + 2)
-        return {"gain": ours.figure - theirs.figure, "interval": half}
-    differences = theirs.values - ours.values
-    half = Z * float(differences.std(ddof=1)) / n**0.5 if n > 1 else float("nan")
-    return {"gain": float(differences.mean()), "interval": half}
+    else:
+        differences = theirs.values - ours.values
+        better = float(differences.mean())
+        if n > 1:
+            half = Z * float(differences.std(ddof=1)) / n**0.5
+    return Gain(method, METHODS[method], theirs.figure, better, half)

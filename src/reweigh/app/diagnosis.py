@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ..runs import Advice, Gain
 from ..training import Outcome
-from .folder import Json
 from .preparation import Prepared
 
 FEW_CLEAN = 5
@@ -15,29 +16,29 @@ STARVED = 0.25
 """A class whose rows count less than this, on average, beside 1 in plain training."""
 
 
-def diagnose(prepared: Prepared, outcome: Outcome, comparison: list[Json]) -> list[Json]:
-    """Warnings, as {"what", "do"}."""
+def diagnose(prepared: Prepared, outcome: Outcome, comparison: Sequence[Gain]) -> list[Advice]:
+    """Everything there is to say."""
     found = [*_clean_set(prepared), *_starved(prepared, outcome), *_learnt(prepared, outcome)]
     found += _judged(prepared, comparison)
     unseen = int(np.sum(outcome.ledger.table()["seen"] == 0))
     if unseen:
-        found.append(_warning(
+        found.append(Advice(
             f"{unseen:,} training rows were in no batch, so their suspicion is the model's alone.",
             "Train for more steps with --steps.",
         ))  # fmt: skip
     if len(prepared.unreadable):
-        found.append(_warning(
+        found.append(Advice(
             f"{len(prepared.unreadable):,} files could not be read and were left out.",
             "They are listed in unreadable.txt; save them again or remove them.",
         ))  # fmt: skip
     return found
 
 
-def _clean_set(prepared: Prepared) -> list[Json]:
+def _clean_set(prepared: Prepared) -> list[Advice]:
     clean = prepared.task.clean
     if not prepared.classes:
         few = len(clean) < 30
-        return [_warning(
+        return [Advice(
             f"There are only {len(clean)} clean rows.",
             "Check some more, spread over the range of the target.",
         )] if few else []  # fmt: skip
@@ -46,30 +47,30 @@ def _clean_set(prepared: Prepared) -> list[Json]:
     if not scarce:
         return []
     listed = ", ".join(scarce[:8]) + (", ..." if len(scarce) > 8 else "")
-    return [_warning(
+    return [Advice(
         f"{len(scarce)} of {len(counts)} classes have fewer than {FEW_CLEAN} clean rows: {listed}.",
         "Check a few more of these: one odd clean row can then mislead the weights.",
     )]  # fmt: skip
 
 
-def _starved(prepared: Prepared, outcome: Outcome) -> list[Json]:
+def _starved(prepared: Prepared, outcome: Outcome) -> list[Advice]:
     if not prepared.classes:
         return []
     weights = class_weights(prepared, outcome)
     low = [name for name, weight in weights.items() if weight is not None and weight < STARVED]
     if not low:
         return []
-    return [_warning(
+    return [Advice(
         f"Rows given {', '.join(low[:8])} hardly counted in training.",
         "Either most of these labels are wrong, or the clean rows of the class are not like the "
         "rest: look at some of both.",
     )]  # fmt: skip
 
 
-def _learnt(prepared: Prepared, outcome: Outcome) -> list[Json]:
+def _learnt(prepared: Prepared, outcome: Outcome) -> list[Advice]:
     accuracy = outcome.metrics.get("clean_accuracy")
     if prepared.classes and accuracy is not None and accuracy < 0.6:
-        return [_warning(
+        return [Advice(
             f"The model gets only {accuracy:.0%} of the clean rows right that guided it.",
             "It has not learnt the task: try more steps (--steps), a larger network (--hidden), or "
             "ask whether the columns can tell the classes apart at all.",
@@ -77,26 +78,23 @@ def _learnt(prepared: Prepared, outcome: Outcome) -> list[Json]:
     return []
 
 
-def _judged(prepared: Prepared, comparison: list[Json]) -> list[Json]:
+def _judged(prepared: Prepared, comparison: Sequence[Gain]) -> list[Advice]:
     if not prepared.judged_on:
-        return [_warning(
+        return [Advice(
             "Nothing was kept for judging, so there is no honest figure of how good the model is.",
             "Give --test FILE with checked rows, or --holdout 0.3 to set clean rows aside.",
         )]  # fmt: skip
     found = []
     if len(prepared.task.test) < 100:
-        found.append(_warning(
+        found.append(Advice(
             f"The model was judged on {len(prepared.task.test)} rows only; the figures are rough.",
             "Give a larger --test file with checked rows.",
         ))  # fmt: skip
     for line in comparison:
-        if line["method"] == "uniform" and line["gain"] <= line["interval"]:
-            verb = (
-                "is worse than"
-                if line["gain"] < -line["interval"]
-                else "is not clearly better than"
-            )
-            found.append(_warning(
+        half = line.interval
+        if line.method == "uniform" and half is not None and line.gain <= half:
+            verb = "is worse than" if line.gain < -half else "is not clearly better than"
+            found.append(Advice(
                 f"Here reweighing {verb} plain training.",
                 "Perhaps few labels are wrong, or the clean rows are too few or unlike the rest. The "
                 "plain model is in compare/uniform; more clean rows make the comparison sharper.",
@@ -113,7 +111,3 @@ def class_weights(prepared: Prepared, outcome: Outcome) -> dict[str, Any]:
         mine = weights[(given == c) & ~np.isnan(weights)]
         found[name] = float(mine.mean()) if len(mine) else None
     return found
-
-
-def _warning(what: str, do: str) -> Json:
-    return {"what": what, "do": do}

@@ -10,21 +10,19 @@ from typing import Any
 
 from ..errors import DataError
 from ..files import whole
+from ..runs import AUDIT_COLUMNS, AUDIT_LIST, SUMMARY, open_run
 from ..tables import arrow
 from ..text import harmless
-from .audit import COLUMNS
-from .folder import AUDIT, Run
 
 
 def write_listing(
     run: Path, out: Path | None, *, head: int = 0
 ) -> tuple[Path, int, list[dict[str, Any]]]:
     """Copy a run's ranking to `out` (RUN/audit.csv); the path, the rows, and the first of them."""
-    folder = Run.open(run)
-    out = out or run / "audit.csv"
+    source = open_run(run, needs=SUMMARY).audit
+    out = out or run / AUDIT_LIST
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise DataError(f"{out} has an unknown ending; expected .csv or .parquet")
-    source = folder.path / AUDIT
     file = arrow("parquet").ParquetFile(source)
     with file:
         first = next(file.iter_batches(max(1, head)), None)
@@ -36,10 +34,10 @@ def write_listing(
             else:
                 text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
                 writer = csv.writer(text)
-                writer.writerow(COLUMNS)
+                writer.writerow(AUDIT_COLUMNS)
                 for piece in file.iter_batches():
                     for row in piece.to_pylist():
-                        writer.writerow([_cell(row[name]) for name in COLUMNS])
+                        writer.writerow([_cell(row[name]) for name in AUDIT_COLUMNS])
                 text.flush()
                 text.detach()
         return out, file.metadata.num_rows, shown

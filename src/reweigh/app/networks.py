@@ -6,16 +6,14 @@ images          a plain convolutional network, see models/image_cnn.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import math
 
 import torch
 from torch import nn
 
 from ..data import BatchOptions, Examples, Part, Scaling
-from ..errors import DataError
 from ..models import MLP, ImageCNN, ImageCNNOptions, MLPOptions
+from ..runs import Network
 from ..training import Config, Optimizer
 from .options import Options
 from .preparation import Prepared
@@ -26,34 +24,13 @@ FEWEST, MOST = 600, 6000
 EVALUATIONS = 20
 
 
-@dataclass(frozen=True)
-class Network:
-    """A model as JSON: `outputs` classes, or 1 for a regression, whose output is then [n]."""
-
-    kind: str
-    shape: tuple[int, ...]
-    outputs: int
-    hidden: tuple[int, ...] = ()
-    regression: bool = False
-
-    def make(self) -> nn.Module:
-        """A new one."""
-        if self.kind == "image-cnn":
-            return ImageCNN(ImageCNNOptions(channels=self.shape[0], classes=self.outputs))
-        size = int(torch.tensor(self.shape).prod())
-        mlp = MLP(MLPOptions(inputs=size, hidden=self.hidden, classes=self.outputs))
-        return nn.Sequential(mlp, nn.Flatten(0)) if self.regression else mlp
-
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> Network:
-        """From JSON."""
-        try:
-            values: dict[str, Any] = {
-                k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()
-            }
-            return cls(**values)
-        except (TypeError, AttributeError) as error:
-            raise DataError(f"the description of the model is damaged ({error})") from error
+def make(network: Network) -> nn.Module:
+    """A new model of that shape."""
+    if network.kind == "image-cnn":
+        return ImageCNN(ImageCNNOptions(channels=network.shape[0], classes=network.outputs))
+    size = math.prod(network.shape)
+    mlp = MLP(MLPOptions(inputs=size, hidden=network.hidden, classes=network.outputs))
+    return nn.Sequential(mlp, nn.Flatten(0)) if network.regression else mlp
 
 
 def network(prepared: Prepared, options: Options) -> Network:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ..data import AnyPart, BatchOptions, Part, Scaling, in_order
 from ..encoders import HashedTextEncoder, ImageEncoder, LanguageModelEncoder
 from ..errors import DataError
+from ..runs import SUMMARY, ModelDescription, TrainedRun, open_run
 from ..tables import (
     PIECE_ROWS,
     Piece,
@@ -31,9 +32,8 @@ from ..tables import (
 )
 from ..training import evaluating, read_model
 from . import preprocessing
-from .folder import Run
 from .inspection import Encoder
-from .networks import Network
+from .networks import make
 
 Outputs = npt.NDArray[np.float64]
 SIZE = 2000
@@ -42,13 +42,14 @@ SIZE = 2000
 class Predictor:
     """`classes` in the order of the columns of `predict_proba`; empty in a regression."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: TrainedRun) -> None:
         self.run = run
-        self.classes: tuple[str, ...] = tuple(run.source["classes"])
+        self.classes: tuple[str, ...] = run.source.classes
         self.encoder: Encoder = preprocessing.load(run.path)
-        self._options = batch_options(run.network)
-        self._centre, self._scale = run.network["centre"], run.network["scale"]
-        self._model = Network.of(run.network["network"]).make()
+        described = run.model()
+        self._options = batch_options(described)
+        self._centre, self._scale = described.centre, described.scale
+        self._model = make(described.network)
         try:
             self._model.load_state_dict(read_model(run.path))
         except RuntimeError as error:
@@ -102,15 +103,14 @@ def outputs(model: nn.Module, part: AnyPart, options: BatchOptions) -> Iterator[
             yield model(batch.inputs).float()
 
 
-def batch_options(network: dict[str, Any]) -> BatchOptions:
+def batch_options(described: ModelDescription) -> BatchOptions:
     """What is done to inputs before they reach the model."""
-    scaling = Scaling(tuple(network["mean"]), tuple(network["std"]))
-    return BatchOptions(scaling=scaling, peak=network["peak"])
+    return BatchOptions(scaling=Scaling(described.mean, described.std), peak=described.peak)
 
 
 def load(run: str | Path) -> Predictor:
     """The model of a finished run folder, with its pre-processing."""
-    return Predictor(Run.open(Path(run)))
+    return Predictor(open_run(Path(run), needs=SUMMARY))
 
 
 def image_paths(data: Any) -> Sequence[Path]:

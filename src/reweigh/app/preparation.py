@@ -16,6 +16,7 @@ import torch
 from ..data import Part, Task
 from ..encoders import robust_scale
 from ..errors import DataError
+from ..runs import ENCODED
 from . import preprocessing
 from .encoding import Encoded, encode
 from .inspection import Gathered, Say, gather
@@ -62,7 +63,7 @@ def prepare(
     found = gather(options, say=say)
     roles = assign(found, options, say=say)
     preprocessing.save(folder, found.encoder)
-    (folder / "encoded").mkdir(exist_ok=True)
+    (folder / ENCODED).mkdir(exist_ok=True)
     encoded = {}
     for role, source in found.sources.items():
         done = 0
@@ -72,7 +73,7 @@ def prepare(
             done += rows
             progress(f"encoding {role}", done, total)
 
-        encoded[role] = encode(source, found.encoder, folder / "encoded", role, progress=tick)
+        encoded[role] = encode(source, found.encoder, folder / ENCODED, role, progress=tick)
     return _task(options, found.without_labels(), roles, encoded, say)
 
 

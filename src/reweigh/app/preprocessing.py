@@ -17,9 +17,9 @@ import numpy as np
 from ..encoders import HashedTextEncoder, ImageEncoder, LanguageModelEncoder, TableEncoder
 from ..errors import DataError
 from ..files import write_whole
+from ..runs import PREPROCESS, PREPROCESS_ARRAYS
 from .inspection import Encoder
 
-NAME, ARRAYS = "preprocess.json", "preprocess.npz"
 _KINDS = {
     "table": TableEncoder,
     "hashed_texts": HashedTextEncoder,
@@ -33,20 +33,20 @@ def save(folder: Path, encoder: Encoder) -> None:
     if isinstance(encoder, HashedTextEncoder):
         stream = io.BytesIO()
         np.savez(stream, **encoder.arrays())  # type: ignore[arg-type]
-        write_whole(folder / ARRAYS, stream.getvalue())
-    write_whole(folder / NAME, _text(encoder))
+        write_whole(folder / PREPROCESS_ARRAYS, stream.getvalue())
+    write_whole(folder / PREPROCESS, _text(encoder))
 
 
 def load(folder: Path) -> Encoder:
     """Read it."""
-    path = folder / NAME
+    path = folder / PREPROCESS
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         kind, state = fields["kind"], fields["state"]
         if fields["version"] != 1 or kind not in _KINDS:
             raise DataError(f"{path} is of another version of reweigh; train again with this one")
         if kind == "hashed_texts":
-            with np.load(folder / ARRAYS, allow_pickle=False) as arrays:
+            with np.load(folder / PREPROCESS_ARRAYS, allow_pickle=False) as arrays:
                 return HashedTextEncoder.of(state, dict(arrays))
         if kind == "language_model":
             return LanguageModelEncoder(**state)

@@ -1,19 +1,16 @@
-"""What `summary.json` says of a finished run: figures, gains, warnings, curves. Plain JSON."""
+"""What a finished run found: figures, gains, warnings, curves."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
 from ..audit import Ranking
+from ..runs import LabelPair, Network, RunSummary, TrainingPlan, UnusedColumn
 from ..training import Config, Outcome
-from .comparison import METHODS, Judged, gain
+from .comparison import Judged, gain
 from .diagnosis import class_weights, diagnose
-from .folder import Json
-from .networks import Network
 from .preparation import Prepared
 
 
@@ -25,62 +22,47 @@ def summarise(
     rivals: dict[str, Outcome],
     judged: dict[str, Judged],
     ranking: Ranking,
-) -> Json:
+) -> RunSummary:
     """Everything the report and the command line tell."""
-    comparison = [
-        {"method": name, "name": METHODS[name], "figure": found.figure, **gain(judged["reweigh"], found)}
-        for name, found in judged.items()
-        if name != "reweigh"
-    ]  # fmt: skip
+    ours, kept = judged["reweigh"], bool(prepared.judged_on)
+    comparison = tuple(gain(name, ours, judged[name]) for name in rivals)
     suggested = ranking.suggested
     confident = suggested >= 0 if prepared.classes else ~np.isnan(suggested)
-    summary: Json = _plain({
-        "metric": "accuracy" if prepared.classes else "mean absolute error",
-        "judged_on": prepared.judged_on,
-        "judged_rows": len(prepared.task.test) if prepared.judged_on else 0,
-        "figure": judged["reweigh"].figure if prepared.judged_on else None,
-        "interval": judged["reweigh"].interval if prepared.judged_on else None,
-        "comparison": comparison if prepared.judged_on else [],
-        "train_rows": len(prepared.task.train),
-        "clean_rows": len(prepared.task.clean),
-        "suggestions": int(confident.sum()),
-        "confusion": _confusion(prepared, ranking),
-        "class_weights": class_weights(prepared, outcome),
-        "warnings": diagnose(prepared, outcome, comparison),
-        "curves": {"reweigh": outcome.curve, **{name: o.curve for name, o in rivals.items()}},
-        "metrics": outcome.metrics,
-        "plan": {
-            "method": plan.method,
-            "steps": plan.steps,
-            "batch": plan.batch.size,
-            "clean_batch": plan.batch.clean_size,
-            "learning_rate": plan.optimizer.learning_rate,
-            "seed": plan.seed,
-            "network": asdict(shape),
-        },
-        "left_out": [asdict(column) for column in getattr(prepared.found.encoder, "unused", ())],
-    })  # fmt: skip
-    return summary
+    unused = getattr(prepared.found.encoder, "unused", ())
+    return RunSummary(
+        metric="accuracy" if prepared.classes else "mean absolute error",
+        judged_on=prepared.judged_on,
+        judged_rows=len(prepared.task.test) if kept else 0,
+        figure=ours.figure if kept else None,
+        interval=ours.interval if kept else None,
+        comparison=comparison if kept else (),
+        train_rows=len(prepared.task.train),
+        clean_rows=len(prepared.task.clean),
+        suggestions=int(confident.sum()),
+        confusion=_confusion(prepared, ranking),
+        class_weights=class_weights(prepared, outcome),
+        warnings=tuple(diagnose(prepared, outcome, comparison)),
+        curves={n: tuple(o.curve) for n, o in {"reweigh": outcome, **rivals}.items()},
+        metrics=outcome.metrics,
+        plan=TrainingPlan(
+            method=plan.method,
+            steps=plan.steps,
+            batch=plan.batch.size,
+            clean_batch=plan.batch.clean_size,
+            learning_rate=plan.optimizer.learning_rate,
+            seed=plan.seed,
+            network=shape,
+        ),
+        left_out=tuple(UnusedColumn(column.name, column.why) for column in unused),
+    )
 
 
-def _confusion(prepared: Prepared, ranking: Ranking) -> list[Json]:
+def _confusion(prepared: Prepared, ranking: Ranking) -> tuple[LabelPair, ...]:
     """given -> suggested, with counts, the commonest first."""
     if not prepared.classes:
-        return []
+        return ()
     given = prepared.task.train.targets.numpy()[ranking.order]
     there = ranking.suggested >= 0
     pairs = Counter(zip(given[there].tolist(), ranking.suggested[there].tolist(), strict=True))
     name = prepared.classes.__getitem__
-    return [
-        {"given": name(g), "suggested": name(s), "count": count}
-        for (g, s), count in pairs.most_common(200)
-    ]
-
-
-def _plain(value: Any) -> Any:
-    """NaN is no JSON; nothing to tell is null."""
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+    return tuple(LabelPair(name(g), name(s), count) for (g, s), count in pairs.most_common(200))

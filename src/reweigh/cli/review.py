@@ -46,7 +46,7 @@ def review(
     you like, and go on with the same command.
     """
     from ..errors import SettingError
-    from ..review.run import open_run
+    from ..runs import open_run
 
     if exact and not export:
         raise SettingError("--exact goes with --export; in the page it is a choice of its own")

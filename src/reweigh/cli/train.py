@@ -1,143 +1,85 @@
-"""`reweigh train`: your own data, with doubtful labels and a few checked ones."""
+"""`reweigh train`: your own data, with doubtful labels and a few checked ones.
+
+The options are those of `app.Options`: names, types, defaults and help come from its fields.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
+from ..app import Options
+from ..errors import DataError, ReweighError, SettingError
+from ..files import writable_folder
+from ..runs import DROPPED, OPTIONS, differences, read
 from .run_output import signs, tell
 
-if TYPE_CHECKING:
-    from ..app import Options
-
 app = typer.Typer(add_completion=False)
+OUT = Path("reweigh-run")
 
-_DATA, _TRAINING = "Your data", "Training (defaults fit the size of the data)"
+
+def _with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """`command(given, *, ...)` with an option for each field of `Options` in the place of `given`."""
+    hints = get_type_hints(Options)
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    made = [_parameter(field, hints[field.name]) for field in fields(Options)]
+    names = [parameter.name for parameter in made]
+
+    def called(**values: Any) -> None:
+        command({name: values.pop(name) for name in names}, **values)
+
+    parameters = [*made, *own]
+    called.__doc__ = command.__doc__
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called
 
 
-def _option(metavar: str, help_: str | None, panel: str) -> Any:
-    return typer.Option(metavar=metavar, help=help_, rich_help_panel=panel, show_default=False)
+def _parameter(field: Field[Any], kind: Any) -> inspect.Parameter:
+    """An option of the command line; a field without a default, such as `data`, may be missing."""
+    several = get_origin(kind) is tuple
+    flag = [f"--{field.name.replace('_', '-')}"] if kind is bool else []
+    default = None if several or field.default is MISSING else field.default
+    words = field.metadata
+    option = typer.Option(
+        *flag,
+        help=words["help"],
+        metavar=words["metavar"],
+        rich_help_panel=words["panel"],
+        show_default=words["default"] or bool(default is not None and kind is not bool),
+    )
+    kind = list[get_args(kind)[0]] if several else kind  # type: ignore[misc]
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind if default is not None else kind | None, option],
+    )
 
 
 @app.command()
+@_with_options
 def train(
-    data: Annotated[
-        Path | None,
-        _option(
-            "D",
-            "Rows with doubtful labels: CSV, Parquet, or a folder with one folder of images a class.",
-            _DATA,
-        ),
-    ] = None,
-    clean: Annotated[
-        Path | None,
-        _option("C", "A few rows with checked labels, five or more a class; same form.", _DATA),
-    ] = None,
-    target: Annotated[
-        str | None,
-        _option("COL", "The column of the labels (tables).", _DATA),
-    ] = None,
-    clean_where: Annotated[
-        str | None,
-        _option(
-            "'COL == VALUE'",
-            "Instead of --clean: the checked rows are those of --data that meet this "
-            "(==, !=, <, <=, >, >=).",
-            _DATA,
-        ),
-    ] = None,
-    test: Annotated[
-        Path | None,
-        _option("T", "More checked rows, kept for judging only.", _DATA),
-    ] = None,
-    text: Annotated[
-        str | None,
-        _option("COL", "Learn from the texts in this column, in any language.", _DATA),
-    ] = None,
-    encoder: Annotated[
-        Path | None,
-        _option("DIR", "A local transformers encoder for the texts.", _DATA),
-    ] = None,
-    task: Annotated[
-        str,
-        typer.Option(help="auto, classes or regression.", rich_help_panel=_DATA),
-    ] = "auto",
-    ignore: Annotated[
-        list[str] | None,
-        _option("COL", "Leave this column out; may be repeated.", _DATA),
-    ] = None,
-    only_clean_classes: Annotated[
-        bool,
-        typer.Option(
-            "--only-clean-classes",
-            help="Leave out rows of classes that have no clean row.",
-            rich_help_panel=_DATA,
-        ),
-    ] = False,
-    encoding: Annotated[str, typer.Option(help="Of CSV files.", rich_help_panel=_DATA)] = "utf-8",
-    image_size: Annotated[
-        int | None,
-        _option("PIXELS", "Images are resized to this.", _DATA),
-    ] = None,
-    also_clean: Annotated[
-        list[Path] | None,
-        _option(
-            "FILE",
-            "Rows of --data that were looked at, as `index,label`: they count as clean.",
-            _DATA,
-        ),
-    ] = None,
-    leave_out: Annotated[
-        list[Path] | None,
-        _option("FILE", "Rows of --data not to train on, as `index`.", _DATA),
-    ] = None,
+    given: dict[str, Any],
+    *,
     resume_with: Annotated[
         Path | None,
-        _option(
-            "RUN/confirmed.csv",
-            "Train again as RUN was trained, with the rows `reweigh review` confirmed, and "
+        typer.Option(
+            metavar="RUN/confirmed.csv",
+            help="Train again as RUN was trained, with the rows `reweigh review` confirmed, and "
             "without those it dropped.",
-            _DATA,
+            rich_help_panel="Your data",
+            show_default=False,
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="RUN",
-            help="The run folder.  [default: reweigh-run]",
-            show_default=False,
-        ),
-    ] = None,
-    compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare",
-            help="Train plainly and with random weights, too; report the gain, and rank suspects "
-            "with the plain model's doubts as well.",
-        ),
-    ] = False,
-    holdout: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Clean rows kept for judging.  [default: 0.3 with --compare and no --test]",
-            show_default=False,
-        ),
-    ] = None,
-    steps: Annotated[int | None, _option("N", None, _TRAINING)] = None,
-    batch: Annotated[int | None, _option("N", None, _TRAINING)] = None,
-    learning_rate: Annotated[float | None, _option("X", None, _TRAINING)] = None,
-    hidden: Annotated[
-        int | None,
-        _option("N", "Width of the two hidden layers.", _TRAINING),
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", rich_help_panel=_TRAINING)] = 0,
-    threads: Annotated[
-        int | None,
-        _option("N", "Of the CPU.", _TRAINING),
+        typer.Option(metavar="RUN", help="The run folder.", show_default=str(OUT)),
     ] = None,
 ) -> None:
     """Train on your own data, guided by the few rows you checked, and rank the labels to fix.
@@ -154,31 +96,15 @@ def train(
     `reweigh audit RUN`, `reweigh review RUN`, `reweigh predict RUN --data new.csv --out out.csv`.
     If interrupted, the same command goes on where it stopped.
     """
-    from ..errors import SettingError
-    from ..files import writable_folder
-
-    given = {
-        "clean": clean, "target": target, "clean_where": clean_where, "test": test, "text": text,
-        "encoder": encoder, "task": task, "ignore": tuple(ignore or ()), "encoding": encoding,
-        "image_size": image_size, "also_clean": tuple(also_clean or ()),
-        "leave_out": tuple(leave_out or ()), "compare": compare, "holdout": holdout,
-        "only_clean_classes": only_clean_classes, "steps": steps, "batch": batch,
-        "learning_rate": learning_rate, "hidden": hidden, "seed": seed, "threads": threads,
-    }  # fmt: skip
     if resume_with is not None:
-        if data is not None or clean is not None or target is not None:
+        if any(given[name] is not None for name in ("data", "clean", "target")):
             raise SettingError(
                 "--resume-with takes data, clean rows and target from its run folder"
             )
-        options, out = _again(resume_with, out)
+        options = _with_reviewed(resume_with)
+        out = out or _beside(resume_with, options)
     else:
-        if data is None:
-            raise SettingError(
-                "which data? give --data, a CSV or Parquet file or a folder of images"
-            )
-        if not data.exists():
-            raise SettingError(f"there is no {data}; expected a CSV or Parquet file or a folder")
-        options, out = _options(data=data, **given), out or Path("reweigh-run")
+        options, out = _asked(given), out or OUT
     writable_folder(out)
     with signs() as watched:
         from ..app import train as run
@@ -189,52 +115,52 @@ def train(
     tell(summary, out, page)
 
 
-def _options(**values: Any) -> Options:
-    from ..app.options import Options
-
+def _asked(given: dict[str, Any]) -> Options:
+    """The options as they were typed; a list of several is a tuple, also where nothing was."""
+    data = given["data"]
+    if data is None:
+        raise SettingError("which data? give --data, a CSV or Parquet file or a folder of images")
+    if not data.exists():
+        raise SettingError(f"there is no {data}; expected a CSV or Parquet file or a folder")
+    several = {name for name, kind in get_type_hints(Options).items() if get_origin(kind) is tuple}
+    values: Any = {n: tuple(v or ()) if n in several else v for n, v in given.items()}
     return Options(**values)
 
 
-def _again(confirmed: Path, out: Path | None) -> tuple[Options, Path]:
-    """The options of the run a file of confirmed rows lies in, and a folder beside that run."""
-    import json
-
-    from ..app.folder import OPTIONS, read_json
-    from ..app.options import Options
-    from ..errors import DataError
-    from ..review.exports import DROPPED
-
+def _with_reviewed(confirmed: Path) -> Options:
+    """The options of the run a file of confirmed rows lies in, with those rows added."""
     if not confirmed.is_file():
         raise DataError(f"there is no {confirmed}; expected what `reweigh review` exports into RUN")
-    run = confirmed.parent if confirmed.parent.name else confirmed.resolve().parent
-    values = read_json(run / OPTIONS)
-    values.pop("version")
-    before = Options.of(json.dumps(values))
+    before = read(_folder(confirmed) / OPTIONS, Options, others=False)
     dropped = tuple(p for p in (confirmed.with_name(DROPPED),) if p.is_file())
-    options = replace(
+    return replace(
         before,
         also_clean=(*before.also_clean, confirmed),
         leave_out=(*before.leave_out, *dropped),
     )
-    if out is None:
-        number = 2
-        while (beside := run.with_name(f"{run.name}-{number}")).exists():
-            if _same(beside, options):
-                break
-            number += 1
-        out = beside
-    return options, out
 
 
-def _same(folder: Path, options: Options) -> bool:
-    import json
+def _beside(confirmed: Path, options: Options) -> Path:
+    """RUN-2, RUN-3, ...: the first that is free, or that holds the run of these very options."""
+    return next(path for path in _numbered(_folder(confirmed)) if _is_free(path, options))
 
-    from ..app.folder import OPTIONS, read_json
-    from ..errors import ReweighError
 
+def _numbered(run: Path) -> Iterator[Path]:
+    number = 2
+    while True:
+        yield run.with_name(f"{run.name}-{number}")
+        number += 1
+
+
+def _is_free(folder: Path, options: Options) -> bool:
+    if not folder.exists():
+        return True
     try:
-        theirs = read_json(folder / OPTIONS)
+        return not differences(read(folder / OPTIONS, Options), options)
     except ReweighError:
         return False
-    theirs.pop("version")
-    return bool(theirs == json.loads(options.json()))
+
+
+def _folder(file: Path) -> Path:
+    """The folder of `file`, with a name even where that is the folder one is in."""
+    return file.parent if file.parent.name else file.resolve().parent

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import DataError
+from ..runs import SOURCE
 from . import demo, experiment, run
 
 KINDS: dict[str, Callable[[Path], Path]] = {
-    "source.json": run.write_report,  # `reweigh train`
+    SOURCE: run.write_report,  # `reweigh train`
     "results.jsonl": experiment.write_report,  # `reweigh reproduce`
     "results.json": demo.write_report,  # `reweigh demo`
 }

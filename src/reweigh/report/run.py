@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import io
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, MissingExtraError
 from ..files import write_whole
+from ..runs import REPORT, SUMMARY, RunSource, RunSummary, Suspect, TrainedRun, open_run
 from .figures import MUTED, OURS, PLAIN, panel
 from .page import render as render_page
 
@@ -27,51 +28,40 @@ LINES = {"reweigh": "solid", "uniform": (0, (4, 2)), "random": "dotted"}
 
 def write_report(folder: Path) -> Path:
     """Write `report.html` into a finished run folder; its path."""
-    page = folder / "report.html"
+    page = folder / REPORT
     write_whole(page, render(folder))
     return page
 
 
 def render(folder: Path) -> str:
     """The page as text."""
-    source, summary = (_read(folder / name) for name in ("source.json", "summary.json"))
-    weights = {k: v for k, v in summary["class_weights"].items() if v is not None}
+    run = open_run(folder, needs=SUMMARY)
+    summary = run.summary()
+    weights = {k: v for k, v in summary.class_weights.items() if v is not None}
     return render_page(
         "run.html",
-        source=source,
+        source=run.source,
         summary=summary,
-        title=Path(source["data"]).name,
+        title=run.source.data.name,
         run=folder.name,
         curves=_curves(summary),
         zeros=_zeros(summary),
-        suspects=_suspects(folder, source, {column["name"] for column in summary["left_out"]}),
+        suspects=_suspects(run, {column.name for column in summary.left_out}),
         weights=sorted(weights.items(), key=lambda pair: pair[1]),
         widest=max([*weights.values(), 1.0]),
-        matrix=_matrix(source, summary),
+        matrix=_matrix(run.source, summary),
     )
 
 
-def _read(path: Path) -> Json:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"there is no {path}; expected a finished run of `reweigh train`") from None
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON ({error}); train again") from None
-    if not isinstance(found, dict) or found.get("version") != 1:
-        raise DataError(f"{path} is of another version of reweigh; train again with this one")
-    return found
-
-
-def _curves(summary: Json) -> str:
+def _curves(summary: RunSummary) -> str:
     """The figure of merit during training, a line a method."""
-    classes = summary["metric"] == "accuracy"
+    classes = summary.metric == "accuracy"
     key = "test_accuracy" if classes else "test_loss"
     what = {"test": "test rows", "holdout": "held-out clean rows"}.get(
-        summary["judged_on"], "the clean rows themselves"
+        summary.judged_on, "the clean rows themselves"
     )
     with panel("curves") as drawn:
-        for method, points in summary["curves"].items():
+        for method, points in summary.curves.items():
             found = [(point["step"], point[key]) for point in points if point.get(key) is not None]
             steps, values = zip(*found, strict=True) if found else ((), ())
             drawn.axes.plot(
@@ -90,9 +80,9 @@ def _curves(summary: Json) -> str:
     return drawn.svg
 
 
-def _zeros(summary: Json) -> str:
+def _zeros(summary: RunSummary) -> str:
     """The share of each batch that was given no weight."""
-    points = [p for p in summary["curves"]["reweigh"] if p.get("zero_share") is not None]
+    points = [p for p in summary.curves["reweigh"] if p.get("zero_share") is not None]
     with panel("zeros") as drawn:
         drawn.axes.plot(
             [p["step"] for p in points],
@@ -107,12 +97,12 @@ def _zeros(summary: Json) -> str:
     return drawn.svg
 
 
-def _matrix(source: Json, summary: Json) -> Json | None:
+def _matrix(source: RunSource, summary: RunSummary) -> Json | None:
     """Given against suggested labels; None where there are none, or too many classes for a table."""
-    names = source["classes"]
-    if not summary["confusion"] or len(names) > 12:
+    names = source.classes
+    if not summary.confusion or len(names) > 12:
         return None
-    counts = {(c["given"], c["suggested"]): c["count"] for c in summary["confusion"]}
+    counts = {(c.given, c.suggested): c.count for c in summary.confusion}
     return {
         "names": names,
         "rows": [(given, [counts.get((given, other), 0) for other in names]) for given in names],
@@ -120,34 +110,35 @@ def _matrix(source: Json, summary: Json) -> Json | None:
     }
 
 
-def _suspects(folder: Path, source: Json, unused: set[str]) -> list[Json]:
-    """The first rows of suspects.parquet, ready to be shown."""
-    try:
-        from pyarrow import ArrowInvalid, parquet
-    except ImportError as error:
-        raise MissingExtraError(
-            "reports need pyarrow, which is not installed; run: pip install 'reweigh[app]'"
-        ) from error
-    path = folder / "suspects.parquet"
-    try:
-        with parquet.ParquetFile(path) as file:
-            first = next(file.iter_batches(SHOWN[source["kind"]]), None)
-    except (OSError, ArrowInvalid) as error:
-        raise DataError(f"{path} cannot be read ({error}); train again") from None
-    rows: list[Json] = [] if first is None else first.to_pylist()
-    for row in rows:
-        row["picture"], row["text"], row["cells"] = None, None, []
-        if source["kind"] == "images":
-            row["picture"] = _picture(Path(source["data"]), row["example"])
-        elif source["kind"] == "text":
-            row["text"] = _shortened(row["example"], TEXT)
-        else:
-            cells = json.loads(row["example"] or "{}")
-            hidden = {source["target"], *unused}
-            shown = [(k, v) for k, v in cells.items() if k not in hidden and v is not None]
-            row["cells"] = [(k, _shortened(_rounded(v), 60)) for k, v in shown[:CELLS]]
-            row["more"] = max(0, len(shown) - CELLS)
-    return rows
+@dataclass(frozen=True)
+class SuspectCard:
+    """A suspect, and its example as the page shows it: a picture, a text, or some cells."""
+
+    suspect: Suspect
+    picture: str | None = None
+    text: str | None = None
+    cells: tuple[tuple[str, str], ...] = ()
+    more: int = 0
+
+
+def _suspects(run: TrainedRun, unused: set[str]) -> list[SuspectCard]:
+    """The most suspicious rows, ready to be shown; `unused` columns are left out."""
+    source = run.source
+    return [
+        _card(source, suspect, {source.target, *unused})
+        for suspect in run.first_suspects(SHOWN[source.kind])
+    ]
+
+
+def _card(source: RunSource, suspect: Suspect, hidden: set[str]) -> SuspectCard:
+    if source.kind == "images":
+        return SuspectCard(suspect, picture=_picture(source.data, suspect.example))
+    if source.kind == "text":
+        return SuspectCard(suspect, text=_shortened(suspect.example, TEXT))
+    row = json.loads(suspect.example or "{}")
+    shown = [(k, v) for k, v in row.items() if k not in hidden and v is not None]
+    cells = tuple((k, _shortened(_rounded(v), 60)) for k, v in shown[:CELLS])
+    return SuspectCard(suspect, cells=cells, more=max(0, len(shown) - CELLS))
 
 
 def _rounded(cell: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import DataError
+from ..runs import Suspect
 from . import images, showing
 from .decisions import Decision
 from .desk import Desk, Place
 from .selection import Selection
-from .suspects import Suspect
 
 SMALL = 160  # pixels; smaller images are enlarged with their pixels kept sharp
 STATES = {"keep": "Kept", "relabel": "Relabelled", "drop": "Dropped", "skip": "Skipped"}
@@ -37,7 +37,7 @@ class Card:
 
 def card(desk: Desk, selection: Selection, position: int) -> Card:
     """The card of the suspect at a position."""
-    suspect, run = desk.suspects.at(position), desk.run
+    suspect, source = desk.suspects.at(position), desk.run.source
     agrees = suspect.suggested_label == suspect.given_label
     common = {
         "suspect": suspect,
@@ -45,14 +45,14 @@ def card(desk: Desk, selection: Selection, position: int) -> Card:
         "state": state(desk.history.of(suspect.index)),
         "suggestion": None if agrees else suspect.suggested_label,
     }
-    if run.kind == "text":
+    if source.kind == "text":
         text = showing.shortened(suspect.example, showing.LONGEST_TEXT)
         return Card(**common, text=text)  # type: ignore[arg-type]
-    if run.kind == "table":
-        cells, more = showing.cells(suspect.example, target=run.target)
+    if source.kind == "table":
+        cells, more = showing.cells(suspect.example, target=source.target)
         return Card(**common, cells=tuple(cells), more_cells=more)  # type: ignore[arg-type]
     try:
-        return Card(**common, picture=images.picture(run.data, suspect.example))  # type: ignore[arg-type]
+        return Card(**common, picture=images.picture(source.data, suspect.example))  # type: ignore[arg-type]
     except DataError as error:
         return Card(**common, problem=showing.visible(str(error)))  # type: ignore[arg-type]
 

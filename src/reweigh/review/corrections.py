@@ -18,8 +18,8 @@ from typing import IO, Any
 import numpy as np
 
 from ..errors import DataError
+from ..runs import RunSource
 from .delimited import as_text, column_of, delimiter_of, reading, records, with_cells
-from .run import Run
 
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
@@ -58,20 +58,20 @@ class Corrected:
     found: dict[int, str] = field(default_factory=dict)
 
 
-def correct_delimited(run: Run, corrections: Corrections, out: IO[bytes]) -> Corrected:
+def correct_delimited(source: RunSource, corrections: Corrections, out: IO[bytes]) -> Corrected:
     """Write the corrected text file to `out`."""
-    delimiter = run.delimiter
+    delimiter = source.delimiter
     if delimiter is None:
-        with reading(run.data, run.encoding) as stream:
-            delimiter = delimiter_of(stream.readline(), [*run.columns, run.target])
+        with reading(source.data, source.encoding) as stream:
+            delimiter = delimiter_of(stream.readline(), [*source.columns, source.target])
     column, width, rows, met = 0, 0, 0, Corrected()
-    with reading(run.data, run.encoding) as stream, as_text(out, run.encoding) as written:
+    with reading(source.data, source.encoding) as stream, as_text(out, source.encoding) as written:
         for record, cells in records(stream, delimiter):
             changes: dict[int, str] = {}
             if _is_blank(cells, width):
                 pass
             elif not width:
-                column, width = column_of(cells, run.target), len(cells)
+                column, width = column_of(cells, source.target), len(cells)
             else:
                 index, rows = rows, rows + 1
                 if index in corrections.given:
@@ -90,17 +90,17 @@ def correct_delimited(run: Run, corrections: Corrections, out: IO[bytes]) -> Cor
                 if changes
                 else record
             )
-    _check_rows(run, rows)
+    _check_rows(source, rows)
     return met
 
 
-def correct_parquet(run: Run, corrections: Corrections, out: IO[bytes]) -> Corrected:
+def correct_parquet(source: RunSource, corrections: Corrections, out: IO[bytes]) -> Corrected:
     """Write the corrected parquet file to `out`, in the same schema; no cell of it can run."""
     import pyarrow.parquet
 
     rows, met = 0, Corrected()
-    with pyarrow.parquet.ParquetFile(run.data) as file:
-        column = column_of(file.schema_arrow.names, run.target)
+    with pyarrow.parquet.ParquetFile(source.data) as file:
+        column = column_of(file.schema_arrow.names, source.target)
         with pyarrow.parquet.ParquetWriter(out, file.schema_arrow) as writer:
             for batch in file.iter_batches(batch_size=16_384):
                 decided = [i for i in range(rows, rows + len(batch)) if i in corrections.given]
@@ -109,19 +109,19 @@ def correct_parquet(run: Run, corrections: Corrections, out: IO[bytes]) -> Corre
                     corrections.check(index, met.found[index])
                 writer.write_batch(_corrected(batch, column, rows, corrections))
                 rows += len(batch)
-    _check_rows(run, rows)
+    _check_rows(source, rows)
     return met
 
 
 def correct_listing(
-    run: Run, corrections: Corrections, out: IO[bytes], *, paths: Mapping[str, int]
+    source: RunSource, corrections: Corrections, out: IO[bytes], *, paths: Mapping[str, int]
 ) -> Corrected:
     """Write path,label of every image in the class folders to `out`; `paths` are the changed ones."""
     met = Corrected()
     with as_text(out, "utf-8") as written:
         writer = csv.writer(written, lineterminator="\n")
         writer.writerow(("path", "label"))
-        for path, folder in _images(run.data):
+        for path, folder in _images(source.data):
             index = paths.get(path)
             if index is not None and index in corrections.dropped:
                 continue
@@ -174,10 +174,10 @@ def _is_blank(cells: list[str], width: int) -> bool:
     return not cells or (len(cells) == 1 and width != 1 and not cells[0].strip())
 
 
-def _check_rows(run: Run, rows: int) -> None:
-    if rows != run.rows:
+def _check_rows(source: RunSource, rows: int) -> None:
+    if rows != source.rows:
         raise DataError(
-            f"{run.data} has {rows:,} rows, but had {run.rows:,} when the run was trained; "
+            f"{source.data} has {rows:,} rows, but had {source.rows:,} when the run was trained; "
             "the data have changed since: train again"
         )
 

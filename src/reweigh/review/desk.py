@@ -15,8 +15,8 @@ from functools import lru_cache
 import numpy as np
 
 from ..errors import SettingError, unknown
+from ..runs import TrainedRun
 from .decisions import ACTIONS, UNDO, Decision, Decisions, History, check_shape
-from .run import Run
 from .selection import OPEN, Selection
 from .suspects import Flags, Suspects
 
@@ -53,7 +53,7 @@ class Place:
 class Desk:
     """The state of a review; one lock, so that two tabs see one order of events."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: TrainedRun) -> None:
         self.run = run
         self.suspects = Suspects(run.suspects)
         self._decisions = Decisions(run.decisions, check=self._check)
@@ -62,7 +62,7 @@ class Desk:
         for index in self.history.standing():
             self._note(index)
         self._containing = lru_cache(KEPT_SEARCHES)(
-            lambda text: self.suspects.containing(text, cells=run.kind == "table")
+            lambda text: self.suspects.containing(text, cells=run.source.kind == "table")
         )
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class Desk:
                 f"row {decision.index} is not among the suspects; expected one that is"
             )
         if decision.label is not None:
-            decision = replace(decision, label=self.run.label(decision.label))
+            decision = replace(decision, label=self.run.source.label(decision.label))
             if decision.label == self.suspects.given.name(position):
                 decision = Decision(decision.index, "keep")
         with self._lock:
@@ -160,7 +160,7 @@ class Desk:
         )
 
     def _check(self, decision: Decision) -> None:
-        check_shape(decision, rows=self.run.rows, label=self.run.label)
+        check_shape(decision, rows=self.run.source.rows, label=self.run.source.label)
 
     def _row(self, position: int) -> int:
         return int(self.suspects.index[position])

@@ -21,14 +21,21 @@ from typing import IO
 
 from ..errors import DataError
 from ..files import whole
+from ..runs import (
+    CHANGES,
+    CONFIRMED,
+    CORRECTED_PARQUET,
+    CORRECTED_TEXT,
+    DROPPED,
+    RunSource,
+    TrainedRun,
+)
 from ..text import harmless
 from . import showing
 from .corrections import Corrected, Corrections, correct_delimited, correct_listing, correct_parquet
 from .decisions import Decision, check_shape, read
-from .run import Run
 from .suspects import Suspects
 
-CONFIRMED, DROPPED, CHANGES = "confirmed.csv", "dropped.csv", "changes.diff"
 PARQUET_MAGIC = b"PAR1"
 
 
@@ -44,7 +51,7 @@ class Exported:
 
 
 def export(
-    run: Run, suspects: Suspects, standing: Mapping[int, Decision], *, exact: bool = False
+    run: TrainedRun, suspects: Suspects, standing: Mapping[int, Decision], *, exact: bool = False
 ) -> Exported:
     """Write the four files from the decisions that stand."""
     given = _given(run, suspects, standing)
@@ -58,24 +65,24 @@ def export(
         dropped=frozenset(i for i, made in standing.items() if made.action == "drop"),
         safe=str if exact else harmless,
     )
-    corrected = run.folder / corrected_name(run)
+    corrected = run.path / corrected_name(run)
     with whole(corrected) as stream:
-        met = _correct(run, suspects, corrections, stream)
+        met = _correct(run.source, suspects, corrections, stream)
     # Given numbers were rounded on the way through the model; the data have them as they are.
-    exactly = met.found if run.task == "regression" else given
+    exactly = met.found if run.source.task == "regression" else given
     confirmed = {
         index: made.label if made.label is not None else exactly[index]
         for index, made in standing.items()
         if made.action in ("keep", "relabel")
     }
-    with whole(run.folder / CONFIRMED) as stream:
+    with whole(run.path / CONFIRMED) as stream:
         stream.write(_confirmed(confirmed, corrections).encode())
-    with whole(run.folder / DROPPED) as stream:
+    with whole(run.path / DROPPED) as stream:
         stream.writelines(f"{line}\n".encode() for line in ("index", *sorted(corrections.dropped)))
-    with whole(run.folder / CHANGES) as stream:
+    with whole(run.path / CHANGES) as stream:
         stream.writelines(line.encode() for line in _changes(corrections))
     return Exported(
-        files=(corrected, *(run.folder / name for name in (CONFIRMED, DROPPED, CHANGES))),
+        files=(corrected, *(run.path / name for name in (CONFIRMED, DROPPED, CHANGES))),
         relabelled=len(corrections.labels),
         dropped=len(corrections.dropped),
         confirmed=len(confirmed),
@@ -83,33 +90,40 @@ def export(
     )
 
 
-def export_run(run: Run, *, exact: bool = False) -> Exported:
+def export_run(run: TrainedRun, *, exact: bool = False) -> Exported:
     """Write the four files from what is on the disk, whether or not a page is open."""
-    history, _ = read(run.decisions, lambda made: check_shape(made, rows=run.rows, label=run.label))
+    source = run.source
+    history, _ = read(
+        run.decisions, lambda made: check_shape(made, rows=source.rows, label=source.label)
+    )
     return export(run, Suspects(run.suspects), history.standing(), exact=exact)
 
 
-def corrected_name(run: Run) -> str:
+def corrected_name(run: TrainedRun) -> str:
     """Parquet stays parquet, with its types; all else becomes text."""
-    return "corrected.parquet" if _is_parquet(run) else "corrected.csv"
+    return CORRECTED_PARQUET if _is_parquet(run.source) else CORRECTED_TEXT
 
 
-def _is_parquet(run: Run) -> bool:
-    if run.kind == "images":
+def _is_parquet(source: RunSource) -> bool:
+    if source.kind == "images":
         return False
     try:
-        with run.data.open("rb") as stream:
+        with source.data.open("rb") as stream:
             return stream.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
     except FileNotFoundError:
         raise DataError(
-            f"there is no {run.data}, which the run was trained on; was it moved?"
+            f"there is no {source.data}, which the run was trained on; was it moved?"
         ) from None
 
 
-def _correct(run: Run, suspects: Suspects, corrections: Corrections, out: IO[bytes]) -> Corrected:
-    if run.kind == "images":
-        return correct_listing(run, corrections, out, paths=_paths(suspects, corrections.changed))
-    return (correct_parquet if _is_parquet(run) else correct_delimited)(run, corrections, out)
+def _correct(
+    source: RunSource, suspects: Suspects, corrections: Corrections, out: IO[bytes]
+) -> Corrected:
+    if source.kind == "images":
+        return correct_listing(
+            source, corrections, out, paths=_paths(suspects, corrections.changed)
+        )
+    return (correct_parquet if _is_parquet(source) else correct_delimited)(source, corrections, out)
 
 
 def _paths(suspects: Suspects, changed: list[int]) -> dict[str, int]:
@@ -125,7 +139,7 @@ def _paths(suspects: Suspects, changed: list[int]) -> dict[str, int]:
     }
 
 
-def _given(run: Run, suspects: Suspects, standing: Mapping[int, Decision]) -> dict[int, str]:
+def _given(run: TrainedRun, suspects: Suspects, standing: Mapping[int, Decision]) -> dict[int, str]:
     """The given label of every row decided on, in the order of the rows."""
     given: dict[int, str] = {}
     for index in standing:

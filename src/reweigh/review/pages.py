@@ -26,11 +26,12 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from ..errors import ReweighError, SettingError
+from ..runs import CHANGES, CONFIRMED, DROPPED
 from . import images, showing, views
 from .cards import state
 from .decisions import Decision
 from .desk import Desk
-from .exports import CHANGES, CONFIRMED, DROPPED, corrected_name, export
+from .exports import corrected_name, export
 from .gate import Gate, Keys
 from .rendering import render
 from .selection import SHOW, Selection
@@ -75,11 +76,12 @@ class Pages:
         run, selection = self._desk.run, Selection.of(request.query_params)
         content = render(
             "page.html",
-            run=run,
+            folder=run.path,
+            source=run.source,
             show=SHOW,
             finite=math.isfinite,
             options=views.options(self._desk),
-            choices=views.choices(run.classes),
+            choices=views.choices(run.source.classes),
             **views.view(self._desk, selection, _row(request.query_params.get("row"))),
         )
         return Response(content, media_type="text/html")
@@ -102,15 +104,15 @@ class Pages:
 
     def classes(self, request: Request) -> Response:
         """Every label, and how to show it."""
-        return JSONResponse([[name, showing.label(name)] for name in self._desk.run.classes])
+        return JSONResponse([[name, showing.label(name)] for name in self._desk.run.source.classes])
 
     def image(self, request: Request) -> Response:
         """The image of a suspect."""
         desk = self._desk
         position = desk.suspects.position(request.path_params["index"])
-        if position is None or desk.run.kind != "images":
+        if position is None or desk.run.source.kind != "images":
             raise HTTPException(404)
-        found = images.picture(desk.run.data, desk.suspects.at(position).example)
+        found = images.picture(desk.run.source.data, desk.suspects.at(position).example)
         content, media_type = images.content(found)
         return Response(content, media_type=media_type)
 
@@ -118,7 +120,7 @@ class Pages:
         """An exported file, to save."""
         run = self._desk.run
         names = {
-            name: run.folder / name for name in (corrected_name(run), CONFIRMED, DROPPED, CHANGES)
+            name: run.path / name for name in (corrected_name(run), CONFIRMED, DROPPED, CHANGES)
         }
         path = names.get(request.path_params["name"])
         if path is None or not path.is_file():
@@ -172,7 +174,7 @@ class Pages:
             {
                 "row": shown.suspect.index if shown else None,
                 "query": selection.query,
-                "card": render("card.html", run=self._desk.run, **view),
+                "card": render("card.html", source=self._desk.run.source, **view),
                 "progress": render("progress.html", **view),
                 "said": said,
             }

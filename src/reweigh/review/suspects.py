@@ -18,31 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import DataError
+from ..runs import SUSPECT_COLUMNS, Suspect, open_suspects
 
-COLUMNS = ("index", "given_label", "suggested_label", "suspicion", "mean_weight", "zero_share",
-           "seen", "why", "example", "probability")  # fmt: skip
 BATCH = 32
 NONE = -1  # the code of a missing label
 _PLAIN = re.compile(r"[ !#-.0-\[\]-~]*")  # what JSON never spells in another way
 
 Flags = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """One row of the file."""
-
-    index: int
-    given_label: str
-    suggested_label: str | None
-    suspicion: float
-    mean_weight: float | None
-    zero_share: float | None
-    seen: int | None
-    why: str
-    example: str
-    probability: float | None
 
 
 @dataclass(frozen=True)
@@ -77,23 +59,11 @@ class Suspects:
     """The file, opened; a position is a place in its order, an index a row of the data."""
 
     def __init__(self, path: Path) -> None:
-        import pyarrow
-        import pyarrow.parquet
-
-        def opened() -> Any:
-            # Two, since a decoder must not be used from two threads, and looking must not wait for
-            # a search. Streams, so that a group is not read ahead of what is asked for.
-            return pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
-
-        try:
-            self._cards, self._scans = opened(), opened()
-        except pyarrow.ArrowInvalid as error:
-            raise DataError(
-                f"{path} is not a parquet file ({error}); run `reweigh train` again"
-            ) from None
-        lacking = [name for name in COLUMNS if name not in self._cards.schema_arrow.names]
-        if lacking:
-            raise DataError(f"{path} lacks {', '.join(lacking)}; run `reweigh train` again")
+        # Two, since a decoder must not be used from two threads, and looking must not wait for a
+        # search. Not read ahead, so that a group is not read before it is asked for.
+        self._cards, self._scans = (
+            open_suspects(path, pre_buffer=False, buffer_size=1 << 20) for _ in range(2)
+        )
         small = self._cards.read(columns=["index", "given_label", "suggested_label", "suspicion"])
         self.index: npt.NDArray[np.int64] = small["index"].to_numpy().astype(np.int64)
         self.suspicion = small["suspicion"].to_numpy().astype(np.float64)
@@ -121,7 +91,10 @@ class Suspects:
         batch, place = divmod(position - start, BATCH)
         with self._reading:
             batches = self._cards.iter_batches(
-                batch_size=BATCH, row_groups=[group], columns=list(COLUMNS), use_threads=False
+                batch_size=BATCH,
+                row_groups=[group],
+                columns=list(SUSPECT_COLUMNS),
+                use_threads=False,
             )
             for _ in range(batch):
                 next(batches)
@@ -129,7 +102,7 @@ class Suspects:
         row["given_label"], row["why"], row["example"] = (
             row[name] or "" for name in ("given_label", "why", "example")
         )
-        return Suspect(**{name: row[name] for name in COLUMNS})
+        return Suspect(**row)
 
     def containing(self, text: str, *, cells: bool) -> Flags:
         """Where `text` is in a label or the example, or is the row's number; case is ignored.

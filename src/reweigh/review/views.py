@@ -31,7 +31,7 @@ def progress(desk: Desk, selection: Selection) -> Json:
 
 def options(desk: Desk) -> dict[str, dict[str, int]]:
     """The labels to filter by and how often they occur; there is no list of numbers."""
-    if desk.run.task != "classes":
+    if desk.run.source.task != "classes":
         return {}
     labels = {"given": desk.suspects.given, "suggested": desk.suspects.suggested}
     return {

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..data import Augmentation, BatchOptions, Scaling
+from ..data import BatchOptions
 from ..errors import DataError, ReweighError, SettingError, unknown
+from ..runs import as_json, differences, of_json
 from .schedules import Drops, FineTune, Schedule, require_positive, require_whole
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
@@ -115,14 +116,14 @@ class Config:
 
     def json(self) -> str:
         """All fields, as the text of a JSON object."""
-        return json.dumps(asdict(self), indent=2)
+        return json.dumps(as_json(self), indent=2)
 
     @classmethod
     def of(cls, text: str) -> Config:
-        """The config a `json()` was made of; refuses what is none."""
+        """The config a `json()` was made of; refuses anything else."""
         try:
-            return _read(cls, json.loads(text))  # type: ignore[no-any-return]
-        except (ValueError, TypeError, AttributeError) as error:
+            return of_json(cls, json.loads(text))
+        except (ValueError, TypeError) as error:
             if isinstance(error, ReweighError):
                 raise
             raise DataError(
@@ -131,38 +132,5 @@ class Config:
 
     def differences(self, other: Config) -> list[str]:
         """The fields in which two configs differ: "steps: 100 and 200"."""
-        mine, theirs = json.loads(self.json()), json.loads(other.json())
-        return [f"{name}: {mine[name]} and {theirs[name]}" for name in mine if mine[name] != theirs[name]]  # fmt: skip
-
-
-_NESTED: dict[str, type] = {
-    "batch": BatchOptions,
-    "optimizer": Optimizer,
-    "early_stop": Schedule,
-    "fine_tune": FineTune,
-    "augmentation": Augmentation,
-    "scaling": Scaling,
-}
-
-
-def _read(kind: type, values: Mapping[str, Any]) -> Any:
-    if not isinstance(values, dict):
-        raise TypeError(f"{values!r} stands where settings are named")
-    known = {f.name for f in fields(kind)}
-    for name in values:
-        if name not in known:
-            raise unknown("setting", name, sorted(known))
-    return kind(
-        **{
-            name: _read(_NESTED[name], value)
-            if name in _NESTED and value is not None
-            else value
-            if name == "options"
-            else _tuples(value)
-            for name, value in values.items()
-        }
-    )
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+        found = differences(self, other)
+        return [f"{name}: {mine} and {theirs}" for name, (mine, theirs) in found.items()]

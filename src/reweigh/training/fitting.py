@@ -22,11 +22,12 @@ from ..audit import Ledger
 from ..data import AnyTask
 from ..errors import Interrupted
 from ..methods import Criterion, Weighed, parse
+from ..runs import FINAL
 from . import checkpoints
 from .config import Config
 from .criteria import criterion_for
 from .environment import Stop, listening, surroundings, telling_of_lost_processes
-from .folder import FINAL, Point, RunFolder, read_model
+from .folder import Point, RunFolder, read_model
 from .loop import Hooks, run
 from .phases import FINE_TUNE, MAIN, PRETRAIN, phases
 from .progress import Now, Progress

@@ -23,15 +23,27 @@ from torch import Tensor
 from ..audit import Ledger, encode, read_ledger
 from ..errors import DataError, SettingError
 from ..files import sweep, unwritable, writable_folder, write_whole
+from ..runs import (
+    CHECKPOINTS,
+    CONFIG,
+    FINAL,
+    METRICS,
+    MODEL,
+    WEIGHTS,
+    as_json,
+    of_json,
+)
 from .config import Config
 
 Point = dict[str, Any]
 
-CONFIG, METRICS, WEIGHTS, MODEL = (
-    "config.json", "metrics.jsonl", "weights.parquet", "model.safetensors",
-)  # fmt: skip
-CHECKPOINTS = "checkpoints"
-FINAL = "final"
+
+@dataclass(frozen=True)
+class _ConfigFile:
+    """config.json: `data` is a fingerprint of the task."""
+
+    data: str
+    config: Config
 
 
 @dataclass(frozen=True)
@@ -61,7 +73,8 @@ class RunFolder:
                     f"examples: choose another folder, or remove it"
                 )
         else:
-            write_whole(file, json.dumps({"data": data, "config": json.loads(config.json())}, indent=2) + "\n")  # fmt: skip
+            content = as_json(_ConfigFile(data, config))
+            write_whole(file, json.dumps(content, indent=2) + "\n")
         writable_folder(path / CHECKPOINTS)
         if sweeps:
             sweep(path)
@@ -126,14 +139,14 @@ def read_config(path: Path) -> tuple[Config, str]:
     """The config of a run folder, and the fingerprint of its data."""
     file = path / CONFIG
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        return Config.of(json.dumps(content["config"])), str(content["data"])
+        content = of_json(_ConfigFile, json.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise DataError(f"{path} is no run folder: it has no {CONFIG}") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, TypeError) as error:
         raise DataError(
             f"{file} cannot be read ({error}); expected what a run writes: choose another folder"
         ) from None
+    return content.config, content.data
 
 
 def read_model(path: Path) -> dict[str, Tensor]:

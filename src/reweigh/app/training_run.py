@@ -5,28 +5,45 @@ prepare -> fit (and compare) -> judge -> rank -> summary.json
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from ..errors import DataError, SettingError
 from ..files import writable_folder, write_whole
+from ..runs import (
+    COMPARE,
+    ENCODED,
+    NETWORK,
+    OPTIONS,
+    PREPROCESS,
+    PREPROCESS_ARRAYS,
+    SOURCE,
+    SUMMARY,
+    UNREADABLE,
+    Json,
+    ModelDescription,
+    Network,
+    RunSource,
+    RunSummary,
+    differences,
+    read,
+    versioned,
+    write,
+)
 from ..training import Config, Now, Outcome, fit
 from . import audit as auditing
-from . import folder, preprocessing
 from .comparison import METHODS, judge
-from .folder import Json, read_json, write_json
 from .inspection import Say
-from .networks import Network, config, network
-from .options import Options
+from .networks import config, make, network
+from .options import Options, flag
 from .preparation import Prepared, prepare
 from .summary import summarise
 
 LET_GO = 200  # steps between letting go of encoded rows
-ENCODED, COMPARED = "encoded", "compare"
-PREPARED = {ENCODED, preprocessing.NAME, preprocessing.ARRAYS}
+PREPARED = {ENCODED, PREPROCESS, PREPROCESS_ARRAYS}
 """What lies in a folder before training begins."""
 
 
@@ -44,12 +61,12 @@ def train(options: Options, out: Path, signs: Signs | None = None) -> Json:
     signs = signs or Signs()
     writable_folder(out)
     _check(out, options)
-    if (out / folder.SUMMARY).exists():
+    if (out / SUMMARY).exists():
         signs.say(f"{out} is finished; remove it, or give another --out, to train again")
-        return read_json(out / folder.SUMMARY)
+        return versioned(read(out / SUMMARY, RunSummary))
     prepared = prepare(options, out, say=signs.say, progress=signs.encoding)
     # Only now is the folder this run's: options that were refused must not bind the next ones.
-    write_json(out / folder.OPTIONS, json.loads(options.json()))
+    write(out / OPTIONS, options)
     plan, shape = config(prepared, options), network(prepared, options)
     _describe(out, options, prepared, plan, shape)
     signs.say(_plan(prepared, plan, shape))
@@ -58,7 +75,7 @@ def train(options: Options, out: Path, signs: Signs | None = None) -> Json:
     if options.compare:
         for method in METHODS:
             other = replace(plan, method=method)
-            rivals[method] = _fit(prepared, other, shape, out / COMPARED / method, signs)
+            rivals[method] = _fit(prepared, other, shape, out / COMPARE / method, signs)
     judged = {
         name: judge(prepared, found, plan.batch)
         for name, found in {"reweigh": outcome, **rivals}.items()
@@ -67,23 +84,19 @@ def train(options: Options, out: Path, signs: Signs | None = None) -> Json:
     ranking = auditing.rank(prepared.task.train, outcome, plan.batch, plain=rivals.get("uniform"))
     auditing.write(out, prepared, outcome, ranking)
     summary = summarise(prepared, plan, shape, outcome, rivals, judged, ranking)
-    write_json(out / folder.SUMMARY, summary)
+    written = write(out / SUMMARY, summary)
     shutil.rmtree(out / ENCODED, ignore_errors=True)
-    return read_json(out / folder.SUMMARY)
+    return written
 
 
 def _check(out: Path, options: Options) -> None:
     """`out` must be new, or hold this very run."""
-    path = out / folder.OPTIONS
-    mine = json.loads(options.json())
+    path = out / OPTIONS
     if path.exists():
-        theirs = read_json(path)
-        different = [n for n in mine if mine[n] != theirs.get(n)]
-        if different:
-            name = different[0]
+        for name, (there, here) in differences(read(path, Options), options).items():
             raise SettingError(
-                f"{out} holds a run with other options (--{name.replace('_', '-')} there "
-                f"{theirs.get(name)}, here {mine[name]}); give another --out, or remove it"
+                f"{out} holds a run with other options ({flag(name)} there "
+                f"{there}, here {here}); give another --out, or remove it"
             )
     elif strangers := {p.name for p in out.iterdir()} - PREPARED:
         raise DataError(f"{out} has {min(strangers)} and is no run; give another --out")
@@ -97,7 +110,7 @@ def _fit(prepared: Prepared, plan: Config, shape: Network, out: Path, signs: Sig
             prepared.release()
         signs.step(plan.method, now)
 
-    outcome = fit(shape.make, prepared.task, plan, out=out, progress=step)
+    outcome = fit(partial(make, shape), prepared.task, plan, out=out, progress=step)
     prepared.release()
     return outcome
 
@@ -105,33 +118,35 @@ def _fit(prepared: Prepared, plan: Config, shape: Network, out: Path, signs: Sig
 def _describe(
     out: Path, options: Options, prepared: Prepared, plan: Config, shape: Network
 ) -> None:
-    found = prepared.found
+    found, scaling = prepared.found, plan.batch.scaling
     data = found.sources["data"].files
-    write_json(out / folder.NETWORK, {
-        "network": asdict(shape),
-        "mean": plan.batch.scaling.mean,
-        "std": plan.batch.scaling.std,
-        "peak": plan.batch.peak,
-        "centre": prepared.centre,
-        "scale": prepared.scale,
-    })  # fmt: skip
-    write_json(out / folder.SOURCE, {
-        "kind": found.kind,
-        "task": found.task,
-        "target": found.target,
-        "classes": list(prepared.classes),
-        "rows": len(found.sources["data"]),
-        "data": str(options.data.resolve()),
-        "clean": None if options.clean is None else str(options.clean.resolve()),
-        "clean_where": options.clean_where,
-        "text_column": options.text,
-        "columns": list(getattr(data, "columns", [])),
-        "encoding": options.encoding,
-        "delimiter": getattr(data, "delimiter", None),
-    })  # fmt: skip
+    described = ModelDescription(
+        network=shape,
+        mean=scaling.mean,
+        std=scaling.std,
+        peak=plan.batch.peak,
+        centre=prepared.centre,
+        scale=prepared.scale,
+    )
+    write(out / NETWORK, described)
+    source = RunSource(
+        kind=found.kind,
+        task=found.task,
+        target=found.target,
+        classes=prepared.classes,
+        rows=len(found.sources["data"]),
+        data=options.data,
+        clean=options.clean,
+        clean_where=options.clean_where,
+        text_column=options.text,
+        columns=tuple(getattr(data, "columns", ())),
+        encoding=options.encoding,
+        delimiter=getattr(data, "delimiter", None),
+    )
+    write(out / SOURCE, source)
     if len(prepared.unreadable):
         names = [data.files[i] for i in prepared.unreadable]  # type: ignore[union-attr]
-        write_whole(out / folder.UNREADABLE, "".join(f"{name}\n" for name in names))
+        write_whole(out / UNREADABLE, "".join(f"{name}\n" for name in names))
 
 
 def _plan(prepared: Prepared, plan: Config, shape: Network) -> str:

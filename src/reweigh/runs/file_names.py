@@ -1,0 +1,43 @@
+"""Every name in a run folder. No other package spells one of them.
+
+Written while training (any call of `training.fit`):
+    config.json         the settings, and a fingerprint of the data
+    metrics.jsonl       one evaluation per line; the last line of a finished run has the key FINAL
+    weights.parquet     what each training example counted
+    model.safetensors   the trained model
+    checkpoints/        where to go on from
+
+Written by `reweigh train` besides those:
+    options.json        what was asked                                  app.Options
+    source.json         what the data are, and where                    RunSource
+    network.json        the model's shape, its inputs and outputs       ModelDescription
+    preprocess.json     the fitted encoder; preprocess.npz its arrays
+    audit.parquet       every training row, ranked by suspicion         AuditRow
+    suspects.parquet    the first of them, with the row itself          Suspect
+    unreadable.txt      files that could not be decoded
+    encoded/            the encoded rows, while the run is not finished
+    compare/METHOD/     the runs it was compared with
+    summary.json        figures and warnings; written last, so a run that has one is finished
+                                                                        RunSummary
+    report.html         the page
+
+Written by `reweigh audit` and `reweigh review`:
+    audit.csv           the ranking as a list
+    decisions.jsonl     what people decided, in that order
+    confirmed.csv, dropped.csv, corrected.csv or corrected.parquet, changes.diff
+"""
+
+CONFIG, METRICS, WEIGHTS = "config.json", "metrics.jsonl", "weights.parquet"
+MODEL, CHECKPOINTS = "model.safetensors", "checkpoints"
+FINAL = "final"
+
+OPTIONS, SOURCE, NETWORK, SUMMARY = "options.json", "source.json", "network.json", "summary.json"
+PREPROCESS, PREPROCESS_ARRAYS = "preprocess.json", "preprocess.npz"
+AUDIT, SUSPECTS, UNREADABLE = "audit.parquet", "suspects.parquet", "unreadable.txt"
+ENCODED, COMPARE = "encoded", "compare"
+REPORT = "report.html"
+
+AUDIT_LIST = "audit.csv"
+DECISIONS = "decisions.jsonl"
+CONFIRMED, DROPPED, CHANGES = "confirmed.csv", "dropped.csv", "changes.diff"
+CORRECTED_TEXT, CORRECTED_PARQUET = "corrected.csv", "corrected.parquet"

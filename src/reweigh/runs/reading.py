@@ -1,0 +1,141 @@
+"""Run folders, opened and checked: one check of the version, for every file that has one."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import DataError, ReweighError
+from ..files import write_whole
+from ..optional import optional
+from .file_names import AUDIT, DECISIONS, NETWORK, SOURCE, SUMMARY, SUSPECTS
+from .json_values import Json, as_json, of_json
+from .schema import SUSPECT_COLUMNS, ModelDescription, RunSource, RunSummary, Suspect
+
+VERSION = 1
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """The folder of a run of `reweigh train`, and what it was trained on."""
+
+    path: Path
+    source: RunSource
+
+    @property
+    def suspects(self) -> Path:
+        """The suspicious rows, most suspicious first."""
+        return self.path / SUSPECTS
+
+    @property
+    def audit(self) -> Path:
+        """Every training row, ranked."""
+        return self.path / AUDIT
+
+    @property
+    def decisions(self) -> Path:
+        """What people decided, in the order they did."""
+        return self.path / DECISIONS
+
+    def model(self) -> ModelDescription:
+        """How to use the weights."""
+        return read(self.path / NETWORK, ModelDescription)
+
+    def summary(self) -> RunSummary:
+        """What the run found."""
+        return read(self.path / SUMMARY, RunSummary)
+
+    def first_suspects(self, count: int) -> list[Suspect]:
+        """The `count` most suspicious rows, or as many as there are."""
+        with open_suspects(self.suspects) as file:
+            first = next(file.iter_batches(count, columns=list(SUSPECT_COLUMNS)), None)
+        return [] if first is None else [Suspect(**row) for row in first.to_pylist()]
+
+
+def open_run(folder: Path, *, needs: str = SUSPECTS) -> TrainedRun:
+    """The run in `folder`, once it has the file `needs`; an error says what it lacks."""
+    path = folder / SOURCE
+    values = _values(path)
+    if not (folder / needs).exists():
+        raise DataError(
+            f"{folder} is not finished: there is no {folder / needs}; finish the run with the same "
+            "`reweigh train` as before"
+        )
+    return TrainedRun(folder, _decoded(path, RunSource, values, others=True))
+
+
+def read(path: Path, kind: type[T], *, others: bool = True) -> T:
+    """The content of a file that `write` wrote; `others`: pass over keys that are not known."""
+    return _decoded(path, kind, _values(path), others=others)
+
+
+def write(path: Path, value: Any) -> Json:
+    """Write a dataclass with the version of these files; what was written."""
+    content = versioned(value)
+    write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+    return content
+
+
+def versioned(value: Any) -> Json:
+    """A dataclass as the content of a file; a number that is not finite becomes null."""
+    return {"version": VERSION, **_finite(as_json(value))}
+
+
+def open_suspects(path: Path, **options: Any) -> Any:
+    """A suspects.parquet as a pyarrow ParquetFile that has every column; `options` are for that."""
+    pyarrow, parquet = (
+        optional(name, package="pyarrow", needed_for="reading a run")
+        for name in ("pyarrow", "pyarrow.parquet")
+    )
+    try:
+        file = parquet.ParquetFile(path, **options)
+    except (pyarrow.ArrowInvalid, FileNotFoundError) as error:
+        raise DataError(f"{path} is not a parquet file ({error}); train again") from None
+    lacking = [name for name in SUSPECT_COLUMNS if name not in file.schema_arrow.names]
+    if lacking:
+        raise DataError(f"{path} lacks {', '.join(lacking)}; train again")
+    return file
+
+
+def _values(path: Path) -> Json:
+    """The JSON object in `path`, without its version, which must be ours."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(
+            f"there is no {path}; expected a finished run folder of `reweigh train`"
+        ) from None
+    except NotADirectoryError:
+        raise DataError(f"{path.parent} is a file; expected a run folder") from None
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: it is not JSON ({error}); train again") from None
+    version = content.pop("version", None) if isinstance(content, dict) else None
+    if version != VERSION:
+        raise DataError(
+            f"{path} has version {version!r}; expected {VERSION}: use the reweigh that wrote it, or "
+            "train again"
+        )
+    values: Json = content
+    return values
+
+
+def _decoded(path: Path, kind: type[T], values: Json, *, others: bool) -> T:
+    try:
+        return of_json(kind, values, others=others)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ReweighError):
+            raise
+        raise DataError(f"{path} is damaged ({error}); train again") from error
+
+
+def _finite(value: Any) -> Any:
+    """NaN and infinity are no JSON."""
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

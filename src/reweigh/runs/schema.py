@@ -1,0 +1,217 @@
+"""What the files of a run folder hold. The fields are the keys of the JSON, in this order.
+
+source.json     RunSource            network.json    ModelDescription
+summary.json    RunSummary           audit.parquet, suspects.parquet    AuditRow, Suspect
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError, unknown
+
+KINDS = ("table", "images", "text")
+TASKS = ("classes", "regression")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?")
+
+
+@dataclass(frozen=True)
+class RunSource:
+    """The data a run was trained on.
+
+    kind, task     one of KINDS, one of TASKS
+    target         the column of the labels; "folder" for images
+    classes        their names, in the order of the model's outputs; empty in a regression
+    rows           of `data`, those without a label included
+    data           a file; for images a folder
+    delimiter      of a text file; None for Parquet, for images, and where nobody noted it
+    """
+
+    kind: str
+    task: str
+    target: str
+    classes: tuple[str, ...]
+    rows: int
+    data: Path
+    clean: Path | None = None
+    clean_where: str | None = None
+    text_column: str | None = None
+    columns: tuple[str, ...] = ()
+    encoding: str = "utf-8"
+    delimiter: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise unknown("kind of data", self.kind, KINDS)
+        if self.task not in TASKS:
+            raise unknown("task", self.task, TASKS)
+        if self.task == "classes" and not self.classes:
+            raise ValueError("it names no classes; expected at least one for the task 'classes'")
+
+    def label(self, text: str) -> str:
+        """`text` as a label of these data: one of the classes, or a finite number."""
+        if self.task == "classes":
+            if text not in self.classes:
+                raise unknown("label", text, self.classes[:20])
+            return text
+        if not _NUMBER.fullmatch(text.strip()):
+            raise DataError(f"label {text[:40]!r} is not a number; expected one, such as 3.5")
+        return text.strip()
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model's shape: `outputs` classes, or 1 for a regression, whose output is then [n].
+
+    shape     of one input
+    hidden    widths of the hidden layers
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    outputs: int
+    hidden: tuple[int, ...] = ()
+    regression: bool = False
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """All that is needed to use the saved weights.
+
+    mean, std, peak    inputs that are bytes become (byte / peak - mean) / std
+    centre, scale      in a regression, prediction = output * scale + centre
+    """
+
+    network: Network
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    peak: int
+    centre: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Ours beside another method: `gain` is positive where ours is better.
+
+    figure      the other's
+    interval    half a 95% interval of the gain; None where one row says nothing about it
+    """
+
+    method: str
+    name: str
+    figure: float
+    gain: float
+    interval: float | None
+
+
+@dataclass(frozen=True)
+class LabelPair:
+    """How many rows given one label would rather get another."""
+
+    given: str
+    suggested: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a user should know before trusting a run, and what to do about it."""
+
+    what: str
+    do: str
+
+
+@dataclass(frozen=True)
+class UnusedColumn:
+    """A column left out of the inputs, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """How the model was trained."""
+
+    method: str
+    steps: int
+    batch: int
+    clean_batch: int
+    learning_rate: float
+    seed: int
+    network: Network
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a finished run found.
+
+    metric           "accuracy", or "mean absolute error" in a regression
+    judged_on        "test", "holdout", or "" where nothing was kept for judging
+    figure           the metric on `judged_rows` rows; `interval` is half its 95% interval
+    suggestions      rows whose label looks wrong
+    class_weights    the mean weight of the rows given each class; 1 is plain training
+    curves           by method: the evaluations on the way, as in metrics.jsonl
+    metrics          of the final model, as in the last line of metrics.jsonl
+    """
+
+    metric: str
+    judged_on: str
+    judged_rows: int
+    figure: float | None
+    interval: float | None
+    comparison: tuple[Gain, ...]
+    train_rows: int
+    clean_rows: int
+    suggestions: int
+    confusion: tuple[LabelPair, ...]
+    class_weights: Mapping[str, float | None]
+    warnings: tuple[Advice, ...]
+    curves: Mapping[str, tuple[Mapping[str, Any], ...]]
+    metrics: Mapping[str, Any]
+    plan: TrainingPlan
+    left_out: tuple[UnusedColumn, ...]
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """One training row of the ranking.
+
+    index             its position in the data, from 0
+    suggested_label   where the model is confident
+    suspicion         0 (none) to 1 (certainty)
+    mean_weight       1 is what a row counts in plain training
+    zero_share        the share of its steps in which it did not help the checked rows
+    seen              the steps it was in
+    """
+
+    index: int
+    given_label: str
+    suggested_label: str | None
+    suspicion: float
+    mean_weight: float | None
+    zero_share: float | None
+    seen: int | None
+
+
+@dataclass(frozen=True)
+class Suspect(AuditRow):
+    """A row that is worth a look.
+
+    why           one sentence
+    example       the row itself: cells as a JSON object, the text, or the image's path
+    probability   of the suggested label; where there is none, of the given one
+    """
+
+    why: str
+    example: str
+    probability: float | None
+
+
+AUDIT_COLUMNS = tuple(field.name for field in fields(AuditRow))
+SUSPECT_COLUMNS = tuple(field.name for field in fields(Suspect))

@@ -28,8 +28,8 @@ from ..errors import DataError, SettingError
 from ..tables import (
     SAMPLE_ROWS,
     Condition,
+    GivenLabels,
     ImageFolder,
-    Labels,
     LabelScan,
     Table,
     decide_task,
@@ -50,7 +50,7 @@ class Source:
     """One file or folder: its labels, and which of its rows are marked as checked."""
 
     files: Table | ImageFolder
-    targets: Labels
+    targets: GivenLabels
     marked: npt.NDArray[np.bool_]
 
     @property
@@ -74,7 +74,7 @@ class Gathered:
 
     def without_labels(self) -> Gathered:
         """The same, holding no memory for labels that have found their place."""
-        nothing = Labels((), None, None)
+        nothing = GivenLabels((), None, None)
         light = {role: replace(source, targets=nothing) for role, source in self.sources.items()}
         return replace(self, sources=light)
 

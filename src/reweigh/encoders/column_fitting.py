@@ -1,6 +1,6 @@
-"""What a column is, from a sample of its cells, and the statistics to encode it by.
+"""What kind a column is, from a sample of its cells, and the statistics to encode it with.
 
-empty, constant, counts the rows, differs in nearly every row    left out, and why
+empty, constant, counts the rows, differs in nearly every row    left out, with the reason
 dates, numbers (at least 95% of its cells), words                see columns.py
 """
 
@@ -57,16 +57,16 @@ def _fit_filled(
     name: str, array: Array, cells: Array, rows: npt.NDArray[np.int64], distinct: int
 ) -> tuple[Column | Unused, str | None]:
     values = numbers(array)
-    there, found = len(cells) - cells.null_count, int(np.sum(~np.isnan(values)))
+    there, numeric = len(cells) - cells.null_count, int(np.sum(~np.isnan(values)))
     note = None
     column: Column | Unused
     if _is_time(array):
         column = _fit_date(name, "", values)
-    elif found >= MOSTLY * there and len(rows) > 50 and len(np.unique(values - rows)) == 1:
+    elif numeric >= MOSTLY * there and len(rows) > 50 and len(np.unique(values - rows)) == 1:
         column = Unused(name, "only counts the rows")
-    elif found >= MOSTLY * there:
-        if found < there:
-            note = f"column {name!r}: {there - found:,} cells are no numbers and count as missing"
+    elif numeric >= MOSTLY * there:
+        if numeric < there:
+            note = f"column {name!r}: {there - numeric:,} cells are no numbers and count as missing"
         column = _fit_number(name, values)
     elif (form := _date_form(array)) is not None:
         column = _fit_date(name, form, seconds_of(array, form))
@@ -96,7 +96,10 @@ def _fit_category(name: str, cells: Array) -> CategoryColumn:
 
 
 def robust_scale(values: Numbers) -> tuple[float, float]:
-    """Median, and interquartile range / 1.35 (a normal law's standard deviation); see the module."""
+    """Median and scale: the interquartile range / 1.35, the standard deviation of a normal law.
+
+    Where both quartiles are equal, the scale is half the range, or 1 for a constant.
+    """
     from sklearn.preprocessing import RobustScaler
 
     known = values[~np.isnan(values)].reshape(-1, 1)

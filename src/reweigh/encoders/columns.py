@@ -1,14 +1,14 @@
-"""Columns of a table as numbers a network can take; what is fitted is a few statistics a column.
+"""Columns of a table as numbers that a network can take; fitted are a few statistics per column.
 
     number     z = (x - median) / scale, squeezed to z / sqrt(1 + (z/3)^2): smooth, within 3, so
-               that an outlier cannot rule a batch (Holzmueller et al., 2024); scale is the
-               interquartile range / 1.35, or half the range where quartiles coincide
+               that an outlier cannot dominate a batch (Holzmueller et al., 2024); scale is the
+               interquartile range / 1.35, or half the range where both quartiles are equal
     date       seconds as a number; sine and cosine of the day in the year, of the weekday, and of
                the time of day where there is one
-    category   one column a level, the commonest 63, and one for all others
+    category   one output for each of the 63 most common levels, and one for all others
 
-A missing cell is the median, or a level of its own, and a column of 0 and 1 says where cells were
-missing if any were. Statistics go into JSON and come back from it: loading runs no code.
+A missing cell counts as the median, or as a level of its own. If the sample has missing cells, one more
+output is 1 where a cell is missing and 0 elsewhere. Statistics are kept as JSON: loading runs no code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DAY, _YEAR = 86_400.0, 365.2425 * 86_400.0
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """`gaps`: whether a missing cell gets a mark of its own."""
+    """A column of numbers; `gaps`: whether one more output marks missing cells."""
 
     name: str
     centre: float
@@ -54,7 +54,11 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class DateColumn:
-    """`form` is one of DATE_FORMATS, or "" for a file that knows its dates; `hours`: time of day."""
+    """A column of dates.
+
+    form     one of DATE_FORMATS, or "" where the file has dates as such
+    hours    whether the time of day is encoded too
+    """
 
     name: str
     form: str
@@ -73,14 +77,14 @@ class DateColumn:
         seconds = seconds_of(array, self.form)
         cycles = [_YEAR, 7 * DAY, *([DAY] if self.hours else [])]
         angles = 2 * np.pi * np.stack([seconds / cycle for cycle in cycles], axis=1)
-        turns = np.nan_to_num(np.concatenate([np.sin(angles), np.cos(angles)], axis=1))
+        waves = np.nan_to_num(np.concatenate([np.sin(angles), np.cos(angles)], axis=1))
         trend = _scaled(seconds, self.centre, self.scale, self.gaps)
-        return np.concatenate([trend, turns.astype(np.float32)], axis=1)
+        return np.concatenate([trend, waves.astype(np.float32)], axis=1)
 
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """One 1 a row: at its level, at "any other", or at "missing"."""
+    """A column of words. Each row has a single 1: at its level, at "any other", or at "missing"."""
 
     name: str
     levels: tuple[str, ...]
@@ -105,7 +109,7 @@ class CategoryColumn:
 
 
 Column: TypeAlias = NumberColumn | DateColumn | CategoryColumn
-"""A fitted column: `name`, `width` numbers a cell, and `encode(cells)` [n, width]."""
+"""A fitted column: `name`, `width` numbers per cell, and `encode(cells)` [n, width]."""
 
 KINDS: Mapping[str, type[Any]] = {
     "number": NumberColumn,
@@ -141,12 +145,12 @@ def _scaled(values: Numbers, centre: float, scale: float, gaps: bool) -> Feature
 
 
 def seconds_of(array: Array, form: str) -> Numbers:
-    """Dates as seconds since 1970, read as `form` says; NaN where a cell is none."""
+    """Dates as seconds since 1970, read as `form` says; NaN where a cell is no date."""
     if not form or not is_text(array):
         return numbers(array)
     pd = pandas()
     cells = words(array).to_pandas().astype(object)
     moments = pd.to_datetime(cells, format=form, errors="coerce", utc=True)
-    whole = moments.to_numpy(dtype="datetime64[us]")
-    seconds: Numbers = np.where(np.isnat(whole), np.nan, whole.astype(np.int64) * 1e-6)
+    exact = moments.to_numpy(dtype="datetime64[us]")
+    seconds: Numbers = np.where(np.isnat(exact), np.nan, exact.astype(np.int64) * 1e-6)
     return seconds

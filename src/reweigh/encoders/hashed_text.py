@@ -1,11 +1,11 @@
 """Texts in any language as dense features.
 
     counts    of word 1- and 2-grams and of character 2- to 4-grams, hashed into 2^15 buckets each:
-              nothing to fit, no language assumed (scripts without spaces live on the characters)
-    weigh     log(1 + count) * idf, idf = 1 + log((1 + n) / (1 + texts with it)); rows of length one
-    compress  onto the leading right singular vectors of a sample (latent semantic analysis), times
-              8, so that features are of the size a network expects. Their own sizes are kept: the
-              last coordinates are mostly noise, and dividing each by its spread makes it loud
+              nothing to fit, no language assumed (for scripts without spaces, characters tell)
+    weights   log(1 + count) * idf, idf = 1 + log((1 + n) / (1 + texts with it)); rows of length one
+    features  projections onto the leading right singular vectors of a sample (latent semantic
+              analysis), times 8, so that they are of the size a network expects. They are not
+              divided by their spread: the last ones are mostly noise, which that would amplify
 
 Fitted on a sample of at most 20,000 texts. Buckets that fewer than two of them use are dropped.
 `language_model.py` has a local transformer instead.
@@ -55,15 +55,15 @@ class HashedTextEncoder:
         return dense
 
     def digests(self, piece: Piece) -> npt.NDArray[np.uint64]:
-        """One number a text."""
+        """One number per text."""
         return text_digests(piece, self.column)
 
     def state(self) -> dict[str, Any]:
-        """The part of it that is JSON."""
+        """The part that is kept as JSON."""
         return {"column": self.column}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The part of it that is not."""
+        """The part that is kept as arrays."""
         return {"kept": self.kept, "idf": self.idf, "axes": self.axes}
 
     @classmethod
@@ -96,7 +96,7 @@ def text_of(piece: Piece, column: str) -> list[str]:
 
 
 def text_digests(piece: Piece, column: str) -> npt.NDArray[np.uint64]:
-    """One number a text."""
+    """One number per text."""
     cells = np.array(text_of(piece, column), dtype=object)
     hashed: npt.NDArray[np.uint64] = pandas().util.hash_array(cells, categorize=False)
     return hashed

@@ -1,6 +1,6 @@
 """Texts through a transformers encoder from a local folder: the mean of its last hidden states.
 
-Each text's features are scaled to mean 0 and variance 1. The first 256 tokens are read.
+The features of each text are scaled to mean 0 and variance 1. Only the first 256 tokens are read.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class LanguageModelEncoder:
         return np.concatenate(parts).astype(np.float32)
 
     def digests(self, piece: Piece) -> npt.NDArray[np.uint64]:
-        """One number a text."""
+        """One number per text."""
         return text_digests(piece, self.column)
 
     def state(self) -> dict[str, Any]:
-        """All of it, as JSON: the encoder itself stays where it is."""
+        """All that is kept, as JSON: the model itself stays in its folder."""
         return {"column": self.column, "path": self.path, "width": self.width}
 
 

@@ -1,4 +1,4 @@
-"""A table's rows as float32 features, and as digests that tell whether two rows are the same.
+"""The rows of a table as float32 features, and as digests that tell whether two rows are the same.
 
 encoder, notices = fit_table(sample, rows, columns)      # sample: a pyarrow table of some train rows
 encoder.encode(piece)                              # [n, width]
@@ -53,7 +53,7 @@ class TableEncoder:
         return np.concatenate(parts, axis=1)
 
     def digests(self, piece: Piece) -> Digests:
-        """One number a row, of all cells, those of unused columns too where they are there."""
+        """One number per row, from all cells; also from those of unused columns that the piece has."""
         pd = pandas()
         total = np.zeros(piece.num_rows, dtype=np.uint64)
         names = [*self.needs, *(column.name for column in self.unused)]
@@ -92,7 +92,7 @@ class TableEncoder:
 def fit_table(
     sample: Any, rows: npt.NDArray[np.int64], names: Sequence[str]
 ) -> tuple[TableEncoder, list[str]]:
-    """An encoder of the columns `names`, fitted on `sample`, whose rows stand at `rows`."""
+    """An encoder of the columns `names`, fitted on `sample`; `rows` are the indices of its rows."""
     columns: list[Column] = []
     unused: list[Unused] = []
     notices: list[str] = []

@@ -22,7 +22,7 @@ from .cells import (
     words,
 )
 from .images import ImageFolder, image_pieces, list_images, open_image, open_image_folder
-from .labels import Codes, Labels, LabelScan, decide_task
+from .labels import Codes, GivenLabels, LabelScan, decide_task
 from .reader import PIECE_ROWS, Piece, Table, delimiter_of, is_table, open_table
 from .row_filter import Condition, parse_condition
 from .scan import SAMPLE_ROWS, Scan, scan_table
@@ -33,9 +33,9 @@ __all__ = [
     "Array",
     "Codes",
     "Condition",
+    "GivenLabels",
     "ImageFolder",
     "LabelScan",
-    "Labels",
     "Numbers",
     "Piece",
     "Scan",

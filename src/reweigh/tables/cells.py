@@ -1,9 +1,9 @@
 """Cells of a table as numbers, as words and as labels, whatever type the file gave them.
 
-numbers   float64 [n], NaN where a cell is missing, infinite or no number
-words     strings, stripped; missing where a cell is missing or blank
-labels    words, and "1.0" is "1": a column of whole numbers with one gap becomes 1.0, 2.0, ...
-          in many programs, and must still be the same class
+numbers       float64 [n], NaN where a cell is missing, infinite or no number
+words         strings, stripped; missing where a cell is missing or blank
+label_words   words, and "1.0" is "1": many programs write a column of whole numbers with one gap
+              as 1.0, 2.0, ..., and it must still be the same class
 """
 
 from __future__ import annotations
@@ -45,17 +45,14 @@ def numbers(array: Array) -> Numbers:
     if types.is_boolean(kind):
         array = pc.cast(array, pa.uint8())
     if types.is_date(kind) or types.is_timestamp(kind):
-        whole = pc.cast(pc.cast(array, pa.timestamp("us"), safe=False), pa.int64())
-        array = pc.multiply(pc.cast(whole, pa.float64(), safe=False), 1e-6)
+        microseconds = pc.cast(pc.cast(array, pa.timestamp("us"), safe=False), pa.int64())
+        array = pc.multiply(pc.cast(microseconds, pa.float64(), safe=False), 1e-6)
     if is_text(array):
-        values = pandas().to_numeric(array.to_pandas().astype(object), errors="coerce")
-        found = np.asarray(values, dtype=np.float64)
+        cells = pandas().to_numeric(array.to_pandas().astype(object), errors="coerce")
     else:
-        found = np.asarray(
-            pc.cast(array, pa.float64(), safe=False).to_numpy(zero_copy_only=False),
-            dtype=np.float64,
-        )
-    return np.where(np.isfinite(found), found, np.nan)
+        cells = pc.cast(array, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    values = np.asarray(cells, dtype=np.float64)
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def words(array: Array) -> Array:

@@ -25,7 +25,7 @@ PIXELS = 80_000_000
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """`files` relative to `path`, with `/`, sorted; `names` [n] their classes."""
+    """`files` [n] relative to `path`, with `/`, sorted; `names` [n] their classes."""
 
     path: Path
     files: tuple[str, ...]
@@ -62,7 +62,7 @@ def open_image_folder(path: str | Path) -> ImageFolder:
 
 
 def list_images(path: Path) -> list[str]:
-    """Every image below a folder, relative to it, sorted; hidden files and folders are skipped."""
+    """Every image below a folder, as sorted relative paths; hidden files and folders are skipped."""
     images = []
     for folder, folders, files in os.walk(path):
         folders[:] = [name for name in folders if not name.startswith(".")]

@@ -1,9 +1,9 @@
-"""The labels of a table or folder, gathered piece by piece, and what kind of task they make.
+"""The labels that a table or a folder gives, collected piece by piece, and the kind of task they make.
 
-    classes      words, or whole numbers of which there are few
-    regression   numbers with fractions, or too many different ones
+    classes      words, or whole numbers with few different values
+    regression   numbers with fractions, or with many different values
 
->>> gather = LabelScan(); gather.add_names(["cat", "dog", None]); gather.finish().names
+>>> scan = LabelScan(); scan.add_names(["cat", "dog", None]); scan.finish().names
 ('cat', 'dog')
 """
 
@@ -23,20 +23,24 @@ Codes = npt.NDArray[np.int64]
 TASKS = ("auto", "classes", "regression")
 MOST_CLASSES = 10_000
 FEW = 30
-"""So many different whole numbers are classes; more are a quantity."""
+"""Up to so many different whole numbers are classes; more are a quantity."""
 
 
 @dataclass(frozen=True, eq=False)
-class Labels:
-    """codes [n] place in `names`, -1 missing; values [n] numbers, NaN missing; None if not such."""
+class GivenLabels:
+    """The labels of n rows: as classes, as numbers, or as both where both are possible.
+
+    codes    [n] the position in `names`, -1 where a label is missing; None if there are too many
+    values   [n] the numbers, NaN where a label is missing; None if the labels are words
+    """
 
     names: tuple[str, ...]
     codes: Codes | None
     values: Numbers | None
 
     def __len__(self) -> int:
-        found = self.codes if self.codes is not None else self.values
-        return 0 if found is None else len(found)
+        labels = self.codes if self.codes is not None else self.values
+        return 0 if labels is None else len(labels)
 
     @property
     def missing(self) -> npt.NDArray[np.bool_]:
@@ -47,16 +51,16 @@ class Labels:
         return np.isnan(self.values)
 
     def guess(self) -> str:
-        """The kind of task."""
+        """The kind of task: "classes" or "regression"."""
         if self.values is None or bool((np.isnan(self.values) & ~self.missing).any()):
             return "classes"
         known = self.values[~np.isnan(self.values)]
-        whole = bool(np.all(known % 1 == 0))
+        no_fractions = bool(np.all(known % 1 == 0))
         few = self.codes is not None and len(self.names) <= FEW
-        return "classes" if whole and few else "regression"
+        return "classes" if no_fractions and few else "regression"
 
     def coded(self, names: Sequence[str]) -> Codes:
-        """Places in another list of names; -1 where missing or not among them."""
+        """The codes in another list of names; -1 where a label is missing or not in the list."""
         assert self.codes is not None, "asked only of classes"
         place = {name: k for k, name in enumerate(names)}
         moved = np.array([*(place.get(name, -1) for name in self.names), -1], dtype=np.int64)
@@ -64,7 +68,7 @@ class Labels:
 
 
 class LabelScan:
-    """Gathers labels; memory is 16 bytes a row, and gives up on classes past 10,000 of them."""
+    """Collects labels in 16 bytes per row; beyond 10,000 classes they can only be numbers."""
 
     def __init__(self) -> None:
         self._place: dict[str, int] = {}
@@ -83,12 +87,12 @@ class LabelScan:
                 self._values.append(values)
         if self._codes is not None:
             encoded = cells.dictionary_encode()
-            found = encoded.dictionary.to_pylist()
-            moved = np.array(
-                [*(self._place.setdefault(name, len(self._place)) for name in found), -1]
+            names = encoded.dictionary.to_pylist()
+            codes = np.array(
+                [*(self._place.setdefault(name, len(self._place)) for name in names), -1]
             )
-            local = np.asarray(arrow("compute").fill_null(encoded.indices, len(found)))
-            self._codes.append(moved[local].astype(np.int64))
+            local = np.asarray(arrow("compute").fill_null(encoded.indices, len(names)))
+            self._codes.append(codes[local].astype(np.int64))
             if len(self._place) > MOST_CLASSES:
                 self._codes, self._place = None, {}
 
@@ -97,8 +101,8 @@ class LabelScan:
         pa = arrow()
         self.add(pa.array(names, pa.string()))
 
-    def finish(self) -> Labels:
-        """All of them; names in order: numbers by size, words by alphabet."""
+    def finish(self) -> GivenLabels:
+        """All labels; names in order: numbers by size, words by alphabet."""
         codes = (
             None if self._codes is None else np.concatenate([np.empty(0, np.int64), *self._codes])
         )
@@ -109,10 +113,10 @@ class LabelScan:
                 "expected classes or a quantity: is it the right column?"
             )
         names = sorted(self._place, key=_order)
-        gathered = Labels(tuple(self._place), codes, values)
+        as_met = GivenLabels(tuple(self._place), codes, values)
         if codes is None:
-            return gathered
-        return Labels(tuple(names), gathered.coded(names), values)
+            return as_met
+        return GivenLabels(tuple(names), as_met.coded(names), values)
 
 
 def _order(name: str) -> tuple[int, float, str]:
@@ -122,7 +126,7 @@ def _order(name: str) -> tuple[int, float, str]:
         return 1, 0.0, name
 
 
-def decide_task(asked: str, labels: Labels) -> str:
+def decide_task(asked: str, labels: GivenLabels) -> str:
     """The task asked for, or the one the labels look like."""
     if asked not in TASKS:
         raise unknown("task", asked, TASKS)

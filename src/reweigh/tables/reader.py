@@ -3,9 +3,9 @@
     table = open_table("rows.csv")
     for piece in table.pieces(): ...      # pyarrow record batches, a few MB each
 
-Cells of a CSV come as strings: types guessed from the first rows break on the millionth. Memory
-is bounded by the size of a piece, never by that of the file. A row's position in the file, from 0,
-is its index everywhere in this library.
+Cells of a CSV come as strings: a type guessed from the first rows can be wrong in the millionth.
+Memory is bounded by the size of a piece, never by the size of the file. The position of a row in the
+file, from 0, is its index everywhere in this library.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Table:
     encoding: str = "utf-8"
 
     def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Piece]:
-        """The rows in order, `columns` of them (all if None), a piece at a time."""
+        """The rows in order, with some of the columns (None: all), one piece at a time."""
         wanted = list(self.columns if columns is None else columns)
         self.require(*wanted)
         read = _read_parquet if self.delimiter is None else _read_csv
@@ -154,7 +154,7 @@ def _checked_names(path: Path, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _read_parquet(table: Table, columns: list[str]) -> Iterator[Piece]:
-    # Neither mapped nor read ahead: both keep in memory what has been passed already.
+    # Neither mapped nor read ahead: both keep in memory the rows that were read before.
     with arrow("parquet").ParquetFile(table.path, memory_map=False, pre_buffer=False) as file:
         by_name = dict(zip(table.columns, file.schema_arrow.names, strict=True))
         for piece in file.iter_batches(PIECE_ROWS, columns=[by_name[c] for c in columns]):

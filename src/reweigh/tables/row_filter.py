@@ -37,7 +37,7 @@ _FORM = re.compile(r"""\s*("[^"]+"|'[^']+'|[^=!<>]+?)\s*(==|!=|>=|<=|=|>|<)\s*(?
 
 @dataclass(frozen=True)
 class Condition:
-    """A missing cell meets no condition, not even `!=`."""
+    """A condition on one column. A missing cell meets no condition, not even `!=`."""
 
     column: str
     op: str
@@ -53,10 +53,10 @@ class Condition:
         if number is not None:
             cells = numbers(array)
             return np.asarray(compare(cells, number) & ~np.isnan(cells))
-        found = np.asarray(label_words(array).to_pandas(), dtype=object)
-        there = np.array([isinstance(cell, str) for cell in found], dtype=bool)
-        result = np.zeros(len(found), dtype=bool)
-        result[there] = np.asarray(compare(found[there], self.value), dtype=bool)
+        words = np.asarray(label_words(array).to_pandas(), dtype=object)
+        there = np.array([isinstance(word, str) for word in words], dtype=bool)
+        result = np.zeros(len(words), dtype=bool)
+        result[there] = np.asarray(compare(words[there], self.value), dtype=bool)
         return result
 
 

@@ -1,8 +1,8 @@
 """The first look at a table: every label, which rows are marked as checked, and a sample of rows.
 
-One pass, bounded memory: labels take 16 bytes a row, the sample at most `SAMPLE_ROWS` rows, drawn so
-that each row is equally likely however long the table turns out to be: every row draws a key, and
-the rows with the smallest keys stay.
+One pass, bounded memory: labels take 16 bytes per row, the sample at most `SAMPLE_ROWS` rows. Every
+row draws a key, and the rows with the smallest keys stay in the sample: so each row is equally likely,
+though nobody knows in advance how long the table is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..errors import DataError
 from ..rng import Draws
 from .cells import arrow
-from .labels import Labels, LabelScan
+from .labels import GivenLabels, LabelScan
 from .reader import Piece, Table
 from .row_filter import Condition
 
@@ -26,10 +26,10 @@ SAMPLE_ROWS = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """rows of the table; labels; marked [rows]; the sample, and where its rows stand."""
+    """How many rows there are; their labels; which are marked [rows]; the sample and its rows' indices."""
 
     rows: int
-    labels: Labels
+    labels: GivenLabels
     marked: npt.NDArray[np.bool_]
     sample: Any = None
     sample_rows: npt.NDArray[np.int64] | None = None
@@ -46,7 +46,7 @@ def scan_table(
 ) -> Scan:
     """Read `table` once; the sample has `columns` of rows that have a label and are not marked."""
     needed = list(dict.fromkeys([target, *columns, *([marking.column] if marking else [])]))
-    labels, marks, keeper = LabelScan(), [], _Sample(capacity, seed)
+    labels, marks, sampler = LabelScan(), [], _Sample(capacity, seed)
     rows = 0
     for piece in table.pieces(needed):
         labels.add(piece.column(target))
@@ -58,15 +58,17 @@ def scan_table(
         marks.append(mark)
         if columns:
             usable = ~mark & ~np.asarray(piece.column(target).is_null())
-            keeper.add(piece.select(list(columns)), rows, usable)
+            sampler.add(piece.select(list(columns)), rows, usable)
         rows += piece.num_rows
     if not rows:
         raise DataError(f"{table.path} has no rows; expected a header line and rows")
-    sample, places = keeper.finish() if columns else (None, None)
-    return Scan(rows, labels.finish(), np.concatenate(marks), sample, places)
+    sample, sample_rows = sampler.finish() if columns else (None, None)
+    return Scan(rows, labels.finish(), np.concatenate(marks), sample, sample_rows)
 
 
 class _Sample:
+    """The `capacity` rows with the smallest keys so far; at most twice as many are held."""
+
     def __init__(self, capacity: int, seed: int) -> None:
         self._capacity, self._draws = capacity, Draws(seed, "sample")
         self._kept: list[Any] = []

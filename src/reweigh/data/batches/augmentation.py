@@ -3,9 +3,9 @@
     crop_and_flip   pad p black pixels on each side, cut height x width at (dy, dx), mirror some
     Scaling         x = (byte / peak - mean) / std, per channel
 
-The draws come from a keyed stream on the CPU, so the same batch is augmented the same way on every
-device; the images are moved and computed on where they are. Cost: one gather of bytes and one
-multiply-add in float32 a batch, no Python a sample.
+The draws come from a keyed stream on the CPU, so a batch is augmented the same way on every device;
+the images are cut on the device they are on. Cost: one gather of bytes and one multiply-add in float32
+per batch, no Python per example.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Crops(NamedTuple):
     mirror: Tensor
 
     def part(self, start: int, stop: int) -> Crops:
-        """Those of the images start ... stop-1."""
+        """The crops of the images start ... stop-1."""
         return Crops(self.dy[start:stop], self.dx[start:stop], self.mirror[start:stop])
 
 

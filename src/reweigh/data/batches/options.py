@@ -13,7 +13,7 @@ from .augmentation import SCALINGS, Augmentation, Scaling
 
 
 class Batch(NamedTuple):
-    """Inputs, float32 [n, c, h, w] or whatever shape a table has, and their labels, [n]."""
+    """Inputs, float32 [n, c, h, w], or [n, columns] of a table, and their labels, [n]."""
 
     inputs: Tensor
     targets: Tensor

@@ -4,10 +4,10 @@
         step = reweigher(pair.train, pair.clean)        # batches are (inputs, targets)
         ledger.record(pair.train_ids, step.weights)     # ids are positions in the train part
 
-Pair t is a pure function of (data, options, t): its examples, their crops and flips, everything. So
-the state is the number t; a run resumed in the middle of an epoch sees exactly what it would have
-seen; nothing is read from or left in a global generator; and ranks that share a batch agree on it.
-A batch is always full: epochs follow each other without a gap, the clean set is cycled.
+Pair t is a pure function of (data, options, seed, t): its examples, their crops and flips, everything.
+So the state is the number t; a run resumed in the middle of an epoch sees exactly what it would have
+seen; no global generator is read or changed; and ranks that share a batch agree on it. A batch is always
+full: epochs follow each other without a gap, and the clean set is repeated as often as needed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .sides import MemorySide, StreamedSide
 
 
 class Pair(NamedTuple):
-    """One step's worth. The ids are positions in the train and the clean part, int64 [n], [m]."""
+    """The batches of one step; the ids are positions in the train and the clean part, int64 [n], [m]."""
 
     train: Batch
     clean: Batch
@@ -86,7 +86,7 @@ class PairedBatches:
         return self.step * self._options.size / len(self._train.part)
 
     def state_dict(self) -> dict[str, int | str]:
-        """All there is to remember: two entries, plain JSON."""
+        """All that a resumed run needs: two entries, plain JSON."""
         return {"step": self.step, "fingerprint": self._fingerprint}
 
     def load_state_dict(self, state: Mapping[str, int | str]) -> None:

@@ -111,7 +111,10 @@ def _require_images(name: str, inputs: Tensor) -> None:
 def _augmented(
     images: Tensor, augmentation: Augmentation, draws: Draws, *, first: int, of: int
 ) -> Tensor:
-    """Drawn for the whole batch `of` so many, then cut: N ranks together see what one process sees."""
+    """Augment images first ... of a batch of `of`: the crops are drawn for the full batch.
+
+    So N ranks together see what one process sees.
+    """
     _require_images("train", images)
     crops = draw_crops(augmentation, draws, of)
     return augment(images, augmentation, crops.part(first, first + len(images)))

@@ -9,11 +9,11 @@ Read in this order:
     archives       tar, zip and deb, opened with suspicion
     pickles        CIFAR's pickle files, read without running them
     decoders       one function for each file format
-    layouts        which files make a data set, in each form it is passed around in
+    layouts        which files make a data set, in each form it is published in
     store          data sets on disk, as this library keeps them
     acceptance     whether decoded arrays are what they should be
     workspace      the folder that is written to: alone with it, enough room
-    fetch          bring a data set home; take one that the user has; check a stored one
+    fetch          fetch a data set; take one that the user has; check a stored one
     load           from a name to a data set in memory
 """
 

@@ -1,8 +1,8 @@
 """Archives opened with suspicion: plain files only, and only inside the target folder.
 
-tar (.gz, .xz, .bz2), zip (wheels too) and Debian's .deb. An archive with one member that is
-absolute, climbs out with `..`, or is a link or a device is refused whole, before anything is
-written: honest data archives have none. The unpacked size is capped, against compression bombs.
+tar (.gz, .xz, .bz2), zip (wheels too) and Debian's .deb. An archive is refused, before anything is
+written, if one member has an absolute path, climbs out with `..`, or is a link or a device: honest data
+archives have none of these. The unpacked size is limited, against compression bombs.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     idx       magic 00 00 08 d, then d sizes as big-endian uint32, then the bytes        (MNIST)
     binary    records of 1 or 2 label bytes and 3,072 pixel bytes, planes red green blue (CIFAR)
     pickle    a dict: data [n, 3072] in the same planes, labels                          (CIFAR)
-    sheet     a PNG of one 32x32 image a row, pixels red green blue                      (CIFAR)
-    csv       a header, then label,pixel,pixel,... a row                                 (MNIST)
+    sheet     a PNG, each row one 32x32 image, pixels red green blue                       (CIFAR)
+    csv       a header, then rows label,pixel,pixel,...                                  (MNIST)
 
 Every reader checks its length to the byte: a truncated file raises and is named, never half-read.
 """
@@ -66,7 +66,7 @@ def read_cifar_pickle(raw: bytes, name: str) -> LabelledImages:
 
 
 def read_sheet(raw: bytes, name: str) -> Bytes:
-    """A lossless sheet of 32x32 colour images, one a row: [n, 3, 32, 32]."""
+    """A lossless sheet of 32x32 colour images, each row one image: [n, 3, 32, 32]."""
     image_module = optional("PIL.Image", package="pillow", needed_for=f"reading {name}")
     try:
         with image_module.open(io.BytesIO(raw), formats=["PNG"]) as image:

@@ -1,9 +1,9 @@
-"""Bringing a data set home: origins in turn, checked, placed whole or not at all.
+"""Fetching a data set: one origin after the other, checked, placed complete or not at all.
 
     for origin in origins:  files -> decode -> compare with the pins -> place -> done
     none worked:            one error that names every origin and why it failed
 
-Parts of interrupted downloads wait under ROOT/.partial/NAME and are removed after success; all else
+Parts of interrupted downloads stay under ROOT/.partial/NAME and are removed after success. All else
 happens in a temporary folder inside ROOT that is removed whatever happens.
 """
 
@@ -80,7 +80,7 @@ def _fetch_from(
 
 
 def _sound(entry: Source, folder: Path) -> store.Manifest | None:
-    """The manifest of what is stored, or nothing if it is absent or damaged."""
+    """The manifest of what is stored; None if it is absent or damaged."""
     with suppress(DataError):
         return verify(entry, root=folder)
     return None
@@ -96,7 +96,7 @@ def adopt(
     """Take a data set the user has, an archive or a folder in any known form, under `root`.
 
     A part of a set is refused, but for CIFAR-100 with every class alike: it is placed under its own
-    name, `cifar100-subset`, so that nothing takes it for the whole.
+    name, `cifar100-subset`, so that nothing takes it for the full set.
     """
     entry = source_named(name) if isinstance(name, str) else name
     if not entry.layouts:

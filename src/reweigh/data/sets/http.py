@@ -1,7 +1,7 @@
 """Files over HTTP: resumed after a cut, checked before use.
 
-<part file>   grows as bytes arrive; a second run asks only for what is missing (Range)
-md5           compared on the whole file; a mismatch removes the part, so nothing bad is kept
+part file   grows as bytes arrive; a second run asks only for what is missing (Range)
+md5         of the complete file; a mismatch removes the part file, so nothing bad is kept
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def download(file: RemoteFile, part: Path, progress: Progress = silent) -> None:
     for _ in range(ATTEMPTS):
         if not (part.exists() and part.stat().st_size >= file.size):
             try:
-                whole = _transfer(file, part, progress)
+                complete = _transfer(file, part, progress)
             except (OSError, http.client.HTTPException) as error:
                 if isinstance(error, OSError) and error.filename is not None and error.errno:
                     raise  # the part file could not be written: the disk, not the network
@@ -83,14 +83,14 @@ def download(file: RemoteFile, part: Path, progress: Progress = silent) -> None:
                     if error.code < 500:
                         break  # asking again will not change the answer
                 continue
-            if not whole:
+            if not complete:
                 failure = f"the connection was cut at {part.stat().st_size:,} bytes"
                 continue
-        found = file_md5(part)
-        if found == file.md5:
+        md5 = file_md5(part)
+        if md5 == file.md5:
             return
         part.unlink()
-        failure = f"md5 is {found}, expected {file.md5}"
+        failure = f"md5 is {md5}, expected {file.md5}"
         if not resumed:
             break
         resumed = False  # the old part may have been of another file: once more, from zero
@@ -100,14 +100,14 @@ def download(file: RemoteFile, part: Path, progress: Progress = silent) -> None:
 
 
 def _transfer(file: RemoteFile, part: Path, progress: Progress) -> bool:
-    """One connection's worth; whether the file arrived to its announced end."""
+    """Read from one connection; whether the file arrived to its announced end."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(file.url, headers={"User-Agent": "reweigh"})
     if have:
         request.add_header("Range", f"bytes={have}-")
     with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
         if have and answer.status != http.HTTPStatus.PARTIAL_CONTENT:
-            have = 0  # the server does not resume: take it whole
+            have = 0  # the server does not resume: from the beginning
         length = answer.headers.get("Content-Length")
         total = have + int(length) if length and length.isdigit() else 0
         with part.open("ab" if have else "wb") as out:

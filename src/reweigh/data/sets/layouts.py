@@ -1,6 +1,6 @@
-"""Which files make a data set, in each form it is passed around in, and how to put them together.
+"""Which files make a data set, in each form it is published in, and how to put them together.
 
-A layout is a list of file names and a function from their bytes to four arrays. Files may lie in
+A file layout is a list of file names and a function from their bytes to four arrays. Files may lie in
 any sub-folder and be compressed with gzip or xz.
 """
 
@@ -38,7 +38,7 @@ ARRAY_NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 
 @dataclass(frozen=True)
 class FileLayout:
-    """A form of a data set: every one of `files` must be there."""
+    """A form of a data set: all of `files` must be there; `assemble` makes arrays of their bytes."""
 
     name: str
     files: tuple[str, ...]
@@ -131,7 +131,7 @@ class Decoded:
 
 
 def decode(path: Path, layouts: tuple[FileLayout, ...], workspace: Path) -> Decoded:
-    """Read the first layout that is whole in `path`: a folder, an archive, or a folder of one."""
+    """Read the first layout that is complete in `path`: a folder, an archive, or a folder of one."""
     if not path.exists():
         raise DataError(f"{path} does not exist; expected a folder or an archive of the data set")
     files = _files(path, workspace)
@@ -143,7 +143,7 @@ def decode(path: Path, layouts: tuple[FileLayout, ...], workspace: Path) -> Deco
                 for name, content in contents.items()
             }
             return Decoded(layout.assemble(contents), layout.name, md5)
-    # The layout that is nearest to whole says best what is missing.
+    # The layout with most of its files says best what is missing.
     nearest = max(layouts, key=lambda layout: sum(name in files for name in layout.files))
     missing = [name for name in nearest.files if name not in files]
     if len(missing) < len(nearest.files):
@@ -153,7 +153,7 @@ def decode(path: Path, layouts: tuple[FileLayout, ...], workspace: Path) -> Deco
 
 
 def _files(path: Path, workspace: Path) -> dict[str, Path]:
-    """Files by name without .gz or .xz; those nearest to the top win."""
+    """Files by name without .gz or .xz; of two with one name, the one nearer to the top."""
     folder = path
     if path.is_file():
         if not archives.is_archive(path):

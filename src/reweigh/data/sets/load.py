@@ -50,7 +50,7 @@ def load(
 
 
 def _explain_subset(entry: Source, folder: Path) -> None:
-    """A stored subset is never handed out under the name of the whole."""
+    """A stored subset is never handed out under the name of the full set."""
     if entry.subset and entry.subset != entry.name and store.is_stored(folder, entry.subset):
         raise DataError(
             f"{folder} has {entry.subset}, not the whole {entry.name}; ask for {entry.subset!r}, "

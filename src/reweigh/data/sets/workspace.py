@@ -1,4 +1,4 @@
-"""The folder that data sets are fetched into: alone with it, enough room, nothing left behind."""
+"""The folder that data sets are fetched into: one process at a time, enough room, nothing left over."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def workspace(folder: Path, name: str) -> Iterator[Path]:
 
 @contextmanager
 def enough_room(folder: Path, need: int) -> Iterator[None]:
-    """Refuse at once when the disk is too full, and in one line when it fills up on the way."""
+    """Refuse at once when the disk is too full, and in one line when it fills up meanwhile."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder).free

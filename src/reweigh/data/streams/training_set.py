@@ -91,7 +91,7 @@ class StreamedPart:
             at += len(inputs)
 
     def identity(self) -> Iterator[bytes]:
-        """What tells these examples from others."""
+        """The bytes that tell these examples from others."""
         yield repr((self.shards.rows, self.fields, self.lanes, self.buffer)).encode()
         yield self.targets.numpy().tobytes()
 

@@ -1,6 +1,6 @@
-"""Class imbalance: how many examples of each class, and which, alone or with label noise.
+"""Class imbalance: how many examples of each class, and which ones; also with label noise.
 
-shares      majority share s of N  ->  N - few of the majority, few = round((1 - s) N)
+shares      majority share s of N  ->  N - few of the majority class, few = round((1 - s) N)
 evenly      counts that sum to N and differ by one at most
 imbalance   exactly counts[c] random examples of each class c
 """
@@ -30,7 +30,7 @@ def imbalance(labels: Tensor, counts: Mapping[int, int], *, seed: int) -> Tensor
 
 
 def shares(*, majority: int, minority: int, share: float, size: int) -> dict[int, int]:
-    """Counts of a two-class set of `size` in which `majority` holds `share`; none may be empty."""
+    """The counts of two classes, `size` in all, in which `majority` holds `share`; none may be 0."""
     if not 0.5 <= share < 1.0:
         raise SettingError(f"majority share is {share}; expected from 0.5 to under 1")
     few = int(np.floor((1 - share) * size + 0.5))
@@ -43,14 +43,14 @@ def shares(*, majority: int, minority: int, share: float, size: int) -> dict[int
 
 
 def evenly(size: int, classes: Sequence[int], *, seed: int) -> dict[int, int]:
-    """Counts of `classes` that sum to `size`; the seed says who gets one more where it must be."""
+    """Counts of `classes` that sum to `size`; where they must differ, the seed says which get one more."""
     each, rest = divmod(size, len(classes))
     more = set(Draws(seed, "evenly").permutation(len(classes))[:rest].tolist())
     return {label: each + (k in more) for k, label in enumerate(classes)}
 
 
 class NoisySubset(NamedTuple):
-    """Ids of the chosen examples, int64 [k], and what became of their labels, [k] each."""
+    """Ids of the chosen examples, int64 [k]; their labels after corruption; which of these changed."""
 
     ids: Tensor
     labels: Tensor

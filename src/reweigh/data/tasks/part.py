@@ -40,16 +40,16 @@ class Part:
         return Part(self.inputs, self.ids[rows], self.targets[rows], self.truth[rows])
 
     def head(self, count: int) -> Part:
-        """The first ones."""
+        """The first `count` examples."""
         return self.take(slice(0, count))
 
     def probe(self, count: int) -> Part:
-        """So many, evenly spread."""
+        """`count` examples, evenly spread."""
         rows = torch.arange(0, len(self), max(1, len(self) // max(1, count)))
         return self.take(rows[:count])
 
     def share(self, rank: int, world: int) -> Part:
-        """One process's share of them."""
+        """The share of one process: every `world`-th example."""
         return self.take(slice(rank, None, world))
 
     def chunks(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -59,7 +59,7 @@ class Part:
             yield self.inputs[self.ids[rows]], self.targets[rows]
 
     def identity(self) -> Iterator[bytes]:
-        """What tells these examples from others."""
+        """The bytes that tell these examples from others."""
         yield self.ids.cpu().numpy().tobytes()
         yield self.targets.cpu().numpy().tobytes()
 

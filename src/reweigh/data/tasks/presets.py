@@ -1,10 +1,10 @@
-"""The paper's tasks as named values (Ren et al., 2018, section 4), with the published code's ways.
+"""The paper's tasks as named values (Ren et al., 2018, section 4), and how the published code differs.
 
 | preset            | data                       | noise               | clean      | hyper |
 |-------------------|----------------------------|---------------------|------------|-------|
 | mnist-imbalance   | MNIST 4 vs 9, 5,000 images | none; 9 has a share | 10 (5 + 5) | -     |
 | cifarN-uniform    | 50,000 images              | UniformFlip .4      | 1,000      | 5,000 |
-| cifarN-background | 50,000 images              | BackgroundFlip .4   | 10 a class | 5,000 |
+| cifarN-background | 50,000 images              | BackgroundFlip .4   | 10 / class | 5,000 |
 
 45,000 images are for training and 5,000 for hyper-validation; the clean images are cut out of the
 45,000, so 44,000 (44,900 in cifar10-background) are left with doubtful labels.
@@ -24,7 +24,7 @@ from ...errors import SettingError, unknown
 from .task import Recipe
 
 MAJORITY_SHARES = (0.9, 0.95, 0.98, 0.99, 0.995)
-"""The shares of class 9 in the paper's imbalance figure: 10 to 200 nines for each four, about."""
+"""The shares of class 9 in the paper's imbalance figure: about 10 to 200 nines for each four."""
 
 BACKGROUNDS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {"cifar10": (0, 1, 3, 5, 7), "cifar100": (7, 12, 41, 62, 85)}
@@ -87,7 +87,7 @@ def preset(
 
 
 def scaled(recipe: Recipe, *, examples: int, of: int = 50_000) -> Recipe:
-    """The recipe for a smaller set: totals shrink by examples / of, counts a class stay."""
+    """The recipe for a smaller set: totals shrink by examples / of, counts per class stay."""
     if not 0 < examples <= of:
         raise SettingError(f"{examples} examples were asked of {of}; expected 1 ... {of}")
     return replace(

@@ -4,7 +4,7 @@
     clean, then hyper-validation, are cut from it; train is the rest
 
 Because the parts are cut from one permutation, they cannot overlap. Each part is returned sorted,
-so that reading it from a memory-mapped file goes forward.
+so that a memory-mapped file is read forward.
 """
 
 from __future__ import annotations

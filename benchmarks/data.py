@@ -54,16 +54,8 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--out", type=Path, default=Path("results/data"))
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    torch.manual_seed(0)
-
-    dataset, origin = cifar10()
+def measured(dataset: data.Dataset, rounds: int) -> tuple[list[float], dict[str, list[float]]]:
+    """Seconds of ResNet-32 steps, and of single batches by the way they are drawn."""
     task = data.prepare(dataset, data.preset("cifar10-uniform"), seed=0)
     options = {
         "sliced and scaled": data.BatchOptions(),
@@ -89,12 +81,25 @@ def main() -> None:
         work()
     steps: list[float] = []
     batches: dict[str, list[float]] = {name: [] for name in sources}
-    for _ in range(given.rounds):
+    for _ in range(rounds):
         steps.append(seconds(step))
         for name, source in sources.items():
             # A pair is two batches of 100.
             batches[name] += [seconds(lambda s=source: next(s)) / 2 for _ in range(5)]
+    return steps, batches
 
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--out", type=Path, default=Path("results/data"))
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    torch.manual_seed(0)
+
+    dataset, origin = cifar10()
+    steps, batches = measured(dataset, given.rounds)
     plain = statistics.median(steps)
     rows = [
         {

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .bar import shown_bar
+
 if TYPE_CHECKING:
     from ..data.sets import Manifest, Progress
 
@@ -140,35 +142,8 @@ def _describe(manifest: Manifest, folder: Path) -> None:
 def _progress(title: str) -> Iterator[Progress]:
     """A bar on standard error that follows whatever is going on; silent when not a terminal."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        SpinnerColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.progress import Progress as Bar
-    from rich.progress import Task as Row
-    from rich.text import Text
 
-    class Size(DownloadColumn):
-        """Nothing while the size is unknown, rather than question marks."""
-
-        def render(self, task: Row) -> Text:
-            return super().render(task) if task.total else Text()
-
-    console = Console(stderr=True)
-    with Bar(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        Size(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
-        task = bar.add_task(title, total=None)
+    with shown_bar(Console(stderr=True), title, in_bytes=True) as (bar, task):
 
         def report(what: str, done: int, total: int) -> None:
             bar.update(task, description=what, completed=done, total=total or None)

@@ -10,65 +10,77 @@ import typer
 app = typer.Typer()
 
 
+_Name = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="An experiment, or `list` for all.", show_default=False),
+]
+_Scale = Annotated[
+    str,
+    typer.Option(
+        metavar="SCALE",
+        help="smoke: seconds, to see it run. small: hours on two cores. "
+        "paper: the full setting, for GPUs.",
+    ),
+]
+_Seeds = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Seeds 0 to N-1.  [default: the experiment's own]"),
+]
+_Methods = Annotated[
+    str | None,
+    typer.Option(metavar="A,B", help="Only these methods.  [default: all of the experiment]"),
+]
+_Only = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="Only such settings: share=0.98. May be repeated."),
+]
+_Jobs = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Cells at a time.  [default: 2, or 1 on one core; all that a Ray cluster has room for]",
+    ),
+]
+_Engine = Annotated[
+    str,
+    typer.Option(
+        metavar="ENGINE",
+        help="local: processes of this machine. ray: the machines of a Ray cluster, or one "
+        "started here. The numbers are the same.",
+    ),
+]
+_Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="With --engine ray: a running cluster's, or `auto` on one of its machines.  "
+        "[default: start one here]",
+    ),
+]
+_AsPublished = Annotated[
+    bool,
+    typer.Option(
+        "--as-published", help="The ways of the published code where they differ from the text."
+    ),
+]
+_Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Results folder.  [default: reweigh-ID-SCALE]"),
+]
+
+
 @app.command()
 def reproduce(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="An experiment, or `list` for all.", show_default=False),
-    ],
-    scale: Annotated[
-        str,
-        typer.Option(
-            metavar="SCALE",
-            help="smoke: seconds, to see it run. small: hours on two cores. "
-            "paper: the full setting, for GPUs.",
-        ),
-    ] = "small",
-    seeds: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Seeds 0 to N-1.  [default: the experiment's own]"),
-    ] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Only these methods.  [default: all of the experiment]"),
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Only such settings: share=0.98. May be repeated."),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Cells at a time.  [default: 2, or 1 on one core; all that a Ray cluster has room for]",
-        ),
-    ] = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="ENGINE",
-            help="local: processes of this machine. ray: the machines of a Ray cluster, or one "
-            "started here. The numbers are the same.",
-        ),
-    ] = "local",
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="With --engine ray: a running cluster's, or `auto` on one of its machines.  "
-            "[default: start one here]",
-        ),
-    ] = None,
-    as_published: Annotated[
-        bool,
-        typer.Option(
-            "--as-published", help="The ways of the published code where they differ from the text."
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Results folder.  [default: reweigh-ID-SCALE]"),
-    ] = None,
+    name: _Name,
+    scale: _Scale = "small",
+    seeds: _Seeds = None,
+    methods: _Methods = None,
+    only: _Only = None,
+    jobs: _Jobs = None,
+    engine: _Engine = "local",
+    address: _Address = None,
+    as_published: _AsPublished = False,
+    out: _Out = None,
 ) -> None:
     """Run an experiment of the paper: its grid of methods, settings and seeds, and the report.
 
@@ -88,28 +100,17 @@ def reproduce(
     from .grid_progress import watching
 
     chosen = find_experiment(name)
-    grid = cells(
-        chosen,
-        scale,
-        as_published=as_published,
-        seeds=seeds,
-        methods=[] if methods is None else [m.strip() for m in methods.split(",") if m.strip()],
-        only=_pairs(only or []),
-    )
+    names = [] if methods is None else [m.strip() for m in methods.split(",") if m.strip()]
+    pairs = _pairs(only or [])
+    grid = cells(chosen, scale, as_published=as_published, seeds=seeds, methods=names, only=pairs)
+    about = described(chosen, scale, as_published=as_published)
     suffix = "-as-published" if as_published else ""
     folder = out or Path(f"reweigh-{name}-{scale}{suffix}")
     with watching() as watcher:
         failed = run_grid(
-            grid,
-            described(chosen, scale, as_published=as_published),
-            out=folder,
-            jobs=jobs,
-            engine=engine,
-            address=address,
-            watcher=watcher,
+            grid, about, out=folder, jobs=jobs, engine=engine, address=address, watcher=watcher
         )
-    page = write_report(folder)
-    console.print(f"report: {page}", soft_wrap=True)
+    console.print(f"report: {write_report(folder)}", soft_wrap=True)
     if failed:
         for cell in failed:
             console.print(f"failed: {cell.key}", style="red", soft_wrap=True)

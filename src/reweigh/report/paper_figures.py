@@ -45,44 +45,22 @@ class Figure:
     key: list[lines.Style] = field(default_factory=list)
 
 
+Draws = Callable[[Results], list[Figure]]
+
+
 def figures(results: Results) -> list[Figure]:
     """What the experiment's kind asks for; none for a table."""
     return KINDS[results.about["shows"]](results)
 
 
-def _imbalance(results: Results) -> list[Figure]:
-    drawn = lines.against(results, "share", errors=True)
-    return [
-        Figure(
-            "Test error against the share of nines in the train set; bars are 95% intervals of the "
-            "mean where there are several seeds. To see: which lines climb as fours become rare.",
-            [Panel("error-against-imbalance", "", _spoken(drawn), drawn.draw)],
-            drawn.styles,
-        )
-    ]
+def _against(variable: str, name: str, caption: str, *, errors: bool = False) -> Draws:
+    """One line per method over the values of a variable of the experiment."""
 
+    def draw(results: Results) -> list[Figure]:
+        drawn = lines.against(results, variable, errors=errors)
+        return [Figure(caption, [Panel(name, "", _spoken(drawn), drawn.draw)], drawn.styles)]
 
-def _clean_size(results: Results) -> list[Figure]:
-    drawn = lines.against(results, "clean", errors=False)
-    return [
-        Figure(
-            "Test accuracy against the number of clean images. To see: what few clean images "
-            "cost reweighing, and what they cost fine-tuning on the same images.",
-            [Panel("accuracy-against-clean-size", "", _spoken(drawn), drawn.draw)],
-            drawn.styles,
-        )
-    ]
-
-
-def _noise_level(results: Results) -> list[Figure]:
-    drawn = lines.against(results, "rate", errors=False)
-    return [
-        Figure(
-            "Test accuracy against the share of flipped labels. To see: how fast each line falls.",
-            [Panel("accuracy-against-noise", "", _spoken(drawn), drawn.draw)],
-            drawn.styles,
-        )
-    ]
+    return draw
 
 
 def _weights(results: Results) -> list[Figure]:
@@ -161,12 +139,27 @@ def _spoken(drawn: lines.LinePlot) -> str:
     )
 
 
-KINDS: dict[str, Callable[[Any], list[Figure]]] = {
+KINDS: dict[str, Draws] = {
     "table": lambda results: [],
-    "imbalance": _imbalance,
+    "imbalance": _against(
+        "share",
+        "error-against-imbalance",
+        "Test error against the share of nines in the train set; bars are 95% intervals of the "
+        "mean where there are several seeds. To see: which lines climb as fours become rare.",
+        errors=True,
+    ),
     "weights": _weights,
-    "clean-size": _clean_size,
-    "noise-level": _noise_level,
+    "clean-size": _against(
+        "clean",
+        "accuracy-against-clean-size",
+        "Test accuracy against the number of clean images. To see: what few clean images "
+        "cost reweighing, and what they cost fine-tuning on the same images.",
+    ),
+    "noise-level": _against(
+        "rate",
+        "accuracy-against-noise",
+        "Test accuracy against the share of flipped labels. To see: how fast each line falls.",
+    ),
     "confusion": _confusion,
     "curves": _curves,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..experiment import Block, Experiment, Row
-from ..training_setup import Setup
+from ..training_setup import Setting, Setup, Value
 from .cifar import BACKGROUND, NOTES, RATE, SMOKE, UNIFORM, drawn, full, halfway, small
 from .paper_numbers import GUARDED, OURS
 
@@ -20,8 +20,16 @@ RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 CLEAN_SIZES = (15, 50, 100, 500, 1000, 2000)
 
 
-def _methods(*rows: Row) -> tuple[str, ...]:
-    return tuple(row.method for row in rows)
+def _block(
+    setup: Setup, rows: tuple[Row, ...], settings: tuple[Setting, ...], *, seeds: int = 1
+) -> tuple[Block]:
+    """A grid of one block: the methods of all `rows`."""
+    return (Block(setup, tuple(row.method for row in rows), settings, seeds),)
+
+
+def _varied(name: str, *values: Value) -> tuple[Setting, ...]:
+    """Flips to a background class, with one more variable at each of `values`."""
+    return tuple(BACKGROUND | {name: value} for value in values)
 
 
 def _at_class_3(setup: Setup) -> Setup:
@@ -40,14 +48,12 @@ WEIGHTS = Experiment(
     rows=(LITERAL, GUARDED),
     notes=NOTES,
     blocks={
-        "smoke": (Block(_weighed(SMOKE), _methods(LITERAL), (BACKGROUND,), seeds=1),),
-        "small": (Block(_weighed(small(TEN)), _methods(LITERAL), (BACKGROUND,), seeds=1),),
-        "paper": (Block(_weighed(full(TEN)), _methods(LITERAL), (BACKGROUND,), seeds=5),),
+        "smoke": _block(_weighed(SMOKE), (LITERAL,), (BACKGROUND,)),
+        "small": _block(_weighed(small(TEN)), (LITERAL,), (BACKGROUND,)),
+        "paper": _block(_weighed(full(TEN)), (LITERAL,), (BACKGROUND,), seeds=5),
     },
     published={
-        "paper": (
-            Block(_weighed(full(TEN, published=True)), _methods(LITERAL), (BACKGROUND,), seeds=5),
-        )
+        "paper": _block(_weighed(full(TEN, published=True)), (LITERAL,), (BACKGROUND,), seeds=5),
     },
     claims=(
         "Most wrong labels get weight zero in a random batch.",
@@ -64,25 +70,9 @@ CLEAN_SIZE = Experiment(
     rows=_SIZES,
     notes=NOTES,
     blocks={
-        "smoke": (
-            Block(SMOKE, _methods(*_SIZES), tuple(BACKGROUND | {"clean": n} for n in (15, 50)), 1),
-        ),
-        "small": (
-            Block(
-                _at_class_3(small(TEN)),
-                _methods(*_SIZES),
-                tuple(BACKGROUND | {"clean": n} for n in (15, 50, 100, 500)),
-                seeds=1,
-            ),
-        ),
-        "paper": (
-            Block(
-                _at_class_3(full(TEN)),
-                _methods(*_SIZES),
-                tuple(BACKGROUND | {"clean": n} for n in CLEAN_SIZES),
-                seeds=5,
-            ),
-        ),
+        "smoke": _block(SMOKE, _SIZES, _varied("clean", 15, 50)),
+        "small": _block(_at_class_3(small(TEN)), _SIZES, _varied("clean", 15, 50, 100, 500)),
+        "paper": _block(_at_class_3(full(TEN)), _SIZES, _varied("clean", *CLEAN_SIZES), seeds=5),
     },
     claims=(
         "With 15 clean images ours is about 2 points lower than with 100.",
@@ -100,22 +90,9 @@ NOISE_LEVEL = Experiment(
     rows=_LEVELS,
     notes=NOTES,
     blocks={
-        "smoke": (
-            Block(
-                SMOKE, _methods(*_LEVELS), tuple(BACKGROUND | {"rate": r} for r in (0.0, RATE)), 1
-            ),
-        ),
-        "small": (
-            Block(
-                small(TEN),
-                _methods(*_LEVELS),
-                tuple(BACKGROUND | {"rate": r} for r in (0.0, 0.2, 0.4, 0.5)),
-                seeds=1,
-            ),
-        ),
-        "paper": (
-            Block(full(TEN), _methods(*_LEVELS), tuple(BACKGROUND | {"rate": r} for r in RATES), 5),
-        ),
+        "smoke": _block(SMOKE, _LEVELS, _varied("rate", 0.0, RATE)),
+        "small": _block(small(TEN), _LEVELS, _varied("rate", 0.0, 0.2, 0.4, 0.5)),
+        "paper": _block(full(TEN), _LEVELS, _varied("rate", *RATES), seeds=5),
     },
     claims=(
         "From no noise to 50%, ours loses 6 points and the baseline over 40.",
@@ -132,15 +109,14 @@ CONFUSION = Experiment(
     rows=_COMPARED,
     notes=NOTES,
     blocks={
-        "smoke": (Block(SMOKE, _methods(*_COMPARED), (UNIFORM, BACKGROUND), seeds=1),),
-        "small": (
-            Block(small("cifar10-uniform"), _methods(*_COMPARED), (UNIFORM,), seeds=1),
-            Block(small(TEN), _methods(*_COMPARED), (BACKGROUND,), seeds=1),
-        ),
-        "paper": (
-            Block(full("cifar10-uniform"), _methods(*_COMPARED), (UNIFORM,), seeds=1),
-            Block(full(TEN), _methods(*_COMPARED), (BACKGROUND,), seeds=1),
-        ),
+        "smoke": _block(SMOKE, _COMPARED, (UNIFORM, BACKGROUND)),
+        **{
+            scale: (
+                *_block(setup("cifar10-uniform"), _COMPARED, (UNIFORM,)),
+                *_block(setup(TEN), _COMPARED, (BACKGROUND,)),
+            )
+            for scale, setup in (("small", small), ("paper", full))
+        },
     },
     claims=("Most of the noise that the baseline has learnt is gone from ours.",),
 )
@@ -154,9 +130,9 @@ CURVES = Experiment(
     rows=_DRAWN,
     notes=NOTES,
     blocks={
-        "smoke": (Block(SMOKE, _methods(*_DRAWN), (BACKGROUND,), seeds=1),),
-        "small": (Block(drawn(small(TEN)), _methods(*_DRAWN), (BACKGROUND,), seeds=1),),
-        "paper": (Block(full(TEN), _methods(*_DRAWN), (BACKGROUND,), seeds=1),),
+        "smoke": _block(SMOKE, _DRAWN, (BACKGROUND,)),
+        "small": _block(drawn(small(TEN)), _DRAWN, (BACKGROUND,)),
+        "paper": _block(full(TEN), _DRAWN, (BACKGROUND,)),
     },
     claims=(
         "After the first drop of the learning rate, baseline and S-Model lose validation accuracy.",

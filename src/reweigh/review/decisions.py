@@ -9,16 +9,16 @@ What such an end can leave is a torn last line; it was never acknowledged, and o
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from ..errors import DataError, ReweighError, SettingError, StorageError, unknown
+from ..files import locked, sync_folder
 
 ACTIONS = ("keep", "relabel", "drop", "skip")
 UNDO = "undo"
@@ -124,10 +124,15 @@ class Decisions:
     def __init__(self, path: Path, *, check: Check) -> None:
         self._check = check
         self.path = path
-        fresh = not path.exists()
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            _lock(self._file, path)
+        # A second process could not know of our decisions.
+        busy = DataError(
+            f"{path} is open in another `reweigh review`; use its page, or end it first"
+        )
+        with ExitStack() as opening:
+            opening.enter_context(locked(path.with_name(f".{path.name}.lock"), busy=busy))
+            fresh = not path.exists()
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            opening.callback(os.close, self._file)
             self.history, self._size = read(path, check)
             self.repaired = os.fstat(self._file).st_size - self._size
             """How many bytes of a torn last line were removed."""
@@ -137,10 +142,8 @@ class Decisions:
                 self._size += os.write(self._file, b"\n")  # whole but for its end: edited by hand
             os.fsync(self._file)
             if fresh:
-                _sync_folder(path.parent)
-        except BaseException:
-            os.close(self._file)
-            raise
+                sync_folder(path.parent)
+            self._open = opening.pop_all()
 
     def add(self, decision: Decision) -> None:
         """Write a decision; on return it is on the disk. A failed write leaves no trace."""
@@ -167,29 +170,5 @@ class Decisions:
         self.history.add(decision)
 
     def close(self) -> None:
-        """Let go of the file."""
-        os.close(self._file)
-
-
-def _lock(file: int, path: Path) -> None:
-    """Refuse a second process: it could not know of our decisions. Windows has no such lock."""
-    try:
-        fcntl: Any = importlib.import_module("fcntl")
-    except ImportError:
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise DataError(
-            f"{path} is open in another `reweigh review`; use its page, or end it first"
-        ) from None
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name in the folder last, too, where folders can be synced."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        """Close the file and free its lock."""
+        self._open.close()

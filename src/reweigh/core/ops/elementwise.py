@@ -11,7 +11,7 @@ from torch import Tensor
 from ..model.torch_internals import saved
 from .broadcasting import reduced, spread, total
 from .layer import Layer, Use, Uses
-from .registry import NO_PARAMETERS, Absent, Lookup, Needs, Tangent, operation
+from .registry import NO_PARAMETERS, Absent, LinearTangent, Lookup, Needs, operation
 
 aten: Any = torch.ops.aten
 _alpha, _left, _right = saved("alpha"), saved("self"), saved("other")
@@ -19,6 +19,11 @@ _alpha, _left, _right = saved("alpha"), saved("self"), saved("other")
 
 class Addend(Layer):
     """y = x + b, broadcast; b is the use that is there. Fixed: the shape of b."""
+
+    def splits(self, shape: tuple[int, ...]) -> bool:
+        """Not where b has rows of its own."""
+        (own,) = self.fixed
+        return super().splits(shape) and (len(own) < len(shape) or own[0] == 1)
 
     def tangent(self, values: Sequence[Tensor | None], g: Tensor) -> Tensor:
         """v."""
@@ -120,7 +125,7 @@ class Multiply:
 class Scale:
     """y = c x with a fixed number c."""
 
-    tangent = Tangent.ITSELF
+    tangent = LinearTangent()
     weight_gradient = NO_PARAMETERS
     recorded = NO_PARAMETERS
 

@@ -34,6 +34,10 @@ class Layer:
     inputs: tuple[Tensor, ...]
     fixed: tuple[Any, ...] = ()
 
+    def splits(self, shape: tuple[int, ...]) -> bool:
+        """Whether it can be cut to some rows of its result, which is of this shape."""
+        return all(x.shape[:1] == shape[:1] for x in self.inputs)
+
     def only(self, pick: Callable[[Tensor], Tensor]) -> Layer:
         """The same layer on some of its rows."""
         return self.of(tuple(map(pick, self.inputs)))

@@ -85,6 +85,8 @@ class LayerNorm:
         inputs = _input_and_statistics(node)
         if x is not None or len({value.dtype for value in inputs}) > 1:
             return None
+        if (weight and weight.transposed) or (bias and bias.transposed):
+            return None
         return NormLayer((weight, bias), inputs, _shape_and_values(node))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .registry import NO_PARAMETERS, Lookup, Tangent, operation
+from .registry import NO_PARAMETERS, LinearTangent, Lookup, operation
 
 aten: Any = torch.ops.aten
 
@@ -35,6 +35,6 @@ class MaxPool:
 class MeanPool:
     """y = the mean of each window; or, the other way, every pixel repeated."""
 
-    tangent = Tangent.ITSELF
+    tangent = LinearTangent()
     weight_gradient = NO_PARAMETERS
     recorded = NO_PARAMETERS

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from torch import Tensor
@@ -40,11 +39,17 @@ GradientRule = Callable[..., Sequence[Tensor | None]]
 RecordedRule = Callable[[Any, Uses, Sequence[Tensor]], Layer | None]
 
 
-class Tangent(Enum):
-    """Tangents that need no formula of their own."""
+@dataclass(frozen=True)
+class LinearTangent:
+    """Of an operation that is linear in its first argument: `function` of the tangent of that (laid
+    out as the argument itself) and of the other arguments. Without one, the operation itself."""
 
-    ITSELF = "linear in its first argument: the operation, applied to the tangent of that"
-    ZERO = "the gradient stops here"
+    function: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True)
+class ZeroTangent:
+    """Of an operation at which the gradient stops."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Operation:
     name: str
     calls: tuple[OpOverload, ...]
     node: str | None  # its name in autograd's graph, where it has a recorded layer
-    tangent: TangentRule | Tangent | Absent
+    tangent: TangentRule | LinearTangent | ZeroTangent | Absent
     weight_gradient: GradientRule | Absent
     recorded: RecordedRule | Absent
 
@@ -74,8 +79,8 @@ class Operation:
 OPERATIONS: list[Operation] = []
 # The same by facet, as the back-ends look them up. Rules of users are in here too.
 TANGENTS: dict[OpOverload, TangentRule] = {}
-LINEAR: set[OpOverload] = set()  # tangent: ITSELF
-STOPS: set[OpOverload] = set()  # tangent: ZERO
+LINEAR: dict[OpOverload, Callable[..., Any]] = {}
+STOPS: set[OpOverload] = set()  # those with a zero tangent
 WEIGHT_GRADIENTS: dict[OpOverload, GradientRule] = {}
 RECORDED: dict[str, RecordedRule] = {}
 
@@ -91,8 +96,10 @@ def operation(*calls: OpOverload, node: str | None = None) -> Callable[[Any], An
             facets.__name__, calls, node, facets.tangent, facets.weight_gradient, facets.recorded
         )
         OPERATIONS.append(made)
-        if isinstance(made.tangent, Tangent):
-            (LINEAR if made.tangent is Tangent.ITSELF else STOPS).update(calls)
+        if isinstance(made.tangent, LinearTangent):
+            LINEAR.update({call: made.tangent.function or call for call in calls})
+        elif isinstance(made.tangent, ZeroTangent):
+            STOPS.update(calls)
         elif not isinstance(made.tangent, Absent):
             tangent_rule(*calls)(made.tangent)
         if not isinstance(made.weight_gradient, Absent):

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from .registry import NO_PARAMETERS, Tangent, operation
+from .registry import NO_PARAMETERS, LinearTangent, ZeroTangent, operation
 
 aten: Any = torch.ops.aten
 
@@ -17,17 +18,41 @@ aten: Any = torch.ops.aten
 @operation(
     aten._unsafe_view.default,
     aten.clone.default,
-    aten._to_copy.default,
     aten.unsafe_split.Tensor,
     aten.unsafe_chunk.default,
-    aten.constant_pad_nd.default,
     aten.index_select.default,
     aten.gather.default,
 )
 class Copy:
     """y = some or all elements of x, in a new tensor."""
 
-    tangent = Tangent.ITSELF
+    tangent = LinearTangent()
+    weight_gradient = NO_PARAMETERS
+    recorded = NO_PARAMETERS
+
+
+def _cast(tangent: Tensor, **options: Any) -> Any:
+    """The tangent, cast alike; integers have none."""
+    kind = options.get("dtype")
+    if kind is None or kind.is_floating_point or kind.is_complex:
+        return aten._to_copy(tangent, **options)
+    return None
+
+
+@operation(aten._to_copy.default)
+class Cast:
+    """y = x in another type, on another device or laid out in another way."""
+
+    tangent = LinearTangent(_cast)
+    weight_gradient = NO_PARAMETERS
+    recorded = NO_PARAMETERS
+
+
+@operation(aten.constant_pad_nd.default)
+class Pad:
+    """y = x with a constant around it, whose derivative is zero."""
+
+    tangent = LinearTangent(lambda tangent, pad, value=0: aten.constant_pad_nd(tangent, pad))
     weight_gradient = NO_PARAMETERS
     recorded = NO_PARAMETERS
 
@@ -36,7 +61,7 @@ class Copy:
 class Reduce:
     """y = sums or means of the elements of x."""
 
-    tangent = Tangent.ITSELF
+    tangent = LinearTangent()
     weight_gradient = NO_PARAMETERS
     recorded = NO_PARAMETERS
 
@@ -53,6 +78,6 @@ class Reduce:
 class Stop:
     """By the user's wish (also what autograd calls on what it saves), or as only the shape matters."""
 
-    tangent = Tangent.ZERO
+    tangent = ZeroTangent()
     weight_gradient = NO_PARAMETERS
     recorded = NO_PARAMETERS

@@ -19,8 +19,9 @@ from .registry import LINEAR, TANGENTS, Lookup
 
 def tangent_of_call(func: OpOverload, args: Any, kwargs: Any, out: Any, t: Lookup) -> Any:
     """The tangent of `out = func(*args, **kwargs)`, given those of the arguments."""
-    if func.is_view or func in LINEAR:
-        return func(t(args[0]), *args[1:], **kwargs)
+    linear = func if func.is_view else LINEAR.get(func)
+    if linear is not None:
+        return linear(t(args[0]), *args[1:], **kwargs)
     rule = TANGENTS.get(func)
     if rule is not None:
         return rule(t, out, *args, **kwargs)

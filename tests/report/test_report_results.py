@@ -18,8 +18,8 @@ from reweigh.experiments.catalog import EXPERIMENTS
 from reweigh.experiments.experiment import cells, described
 from reweigh.intervals import summarise
 from reweigh.report.folder import write_report
-from reweigh.report.results import read_results
 from reweigh.report.tables import tables
+from reweigh.results import read_results
 
 FIGURES = {
     "mnist-imbalance": {"error-against-imbalance"},

@@ -25,12 +25,12 @@ from torch import Tensor
 from ..errors import ReweighError
 from ..files import writable_folder, write_whole
 from ..optional import optional
+from ..results import FAILURES, cell_key, read_lines, read_results
 from .catalog.demo import CLEAN_ONLY, SCALE, Settings, demonstration, perceptron
 from .cell_training import TrainedCell, train_cell
 from .demo_results import assemble, versions_used
 from .experiment import Cell, cells, described
 from .grid import Watcher, run_grid
-from .results_folder import DETAILS, LINES, read_lines
 from .training_setup import digest
 from .workers import Tick
 
@@ -71,7 +71,7 @@ def run_demo(
         run=run_demo_cell,
     )
     if failed:
-        note = read_lines(folder / "failures.jsonl")[0]
+        note = read_lines(folder / FAILURES)[0]
         raise ReweighError(f"{len(failed)} of {len(grid)} runs failed: {note['error']}")
     results = assemble(_runs(folder, grid), settings, seeds, command)
     results["seconds"] = round(time.monotonic() - begun, 1)
@@ -147,13 +147,12 @@ def _ranking_details(trained: TrainedCell, suspicion: Tensor) -> Json:
 
 def _runs(folder: Path, grid: list[Cell]) -> list[Json]:
     """Of each cell its row of results.json and its details, in the grid's order."""
-    lines = {(x["method"], x["setting"]["noise"], x["seed"]): x for x in read_lines(folder / LINES)}
+    results = read_results(folder)
+    lines = {cell_key(line): line for line in results.lines}
     runs = []
     for cell in grid:
-        noise = str(dict(cell.setting)["noise"])
-        line = lines[cell.method, noise, cell.seed]
-        row = {"noise": noise, "method": cell.method, "seed": cell.seed, **line["metrics"]}
+        line = lines[cell.key]
+        row = {**dict(cell.setting), "method": cell.method, "seed": cell.seed, **line["metrics"]}
         row["seconds"] = line["seconds"]
-        details = json.loads((folder / DETAILS / f"{cell.file}.json").read_text(encoding="utf-8"))
-        runs.append({"row": row, **details})
+        runs.append({"row": row, **results.details(line)})
     return runs

@@ -1,14 +1,8 @@
-"""The results folder of one experiment at one scale.
+"""The results folder of one experiment at one scale, as the runner writes it (see reweigh/results.py).
 
-    experiment.json     which experiment, the paper's numbers, every setup; a digest of the setups
-    results.jsonl       one line per finished cell
-    failures.jsonl      one line per cell that failed the last time it was tried; absent if none
-    cells/KEY.json      what the figures need of a cell: curve, confusion matrix, weights
-    .work/              models and checkpoints; may be removed when the grid is finished
-
-A line is appended by one write and is either whole or, after a kill, cut at the end of the file,
-where opening the folder mends it. A folder of another experiment, scale, configuration or version
-is refused: its numbers would not be comparable.
+Besides, it has a folder `.work` with models and checkpoints, which may be removed when the grid is
+finished. A line that a kill has cut is removed when the folder is opened. A folder of another
+experiment, scale, configuration or version is refused: its numbers would not be comparable.
 """
 
 from __future__ import annotations
@@ -23,14 +17,13 @@ from typing import Any
 from .. import __version__
 from ..errors import DataError, SettingError
 from ..files import locked, writable_folder, write_whole
+from ..results import DESCRIPTION, DETAILS, FAILURES, LINES, cell_key, read_lines
 from .experiment import Cell
 from .provenance import commit, versions
 
 Json = dict[str, Any]
 
-DESCRIPTION, LINES, FAILURES, DETAILS, WORK = (
-    "experiment.json", "results.jsonl", "failures.jsonl", "cells", ".work",
-)  # fmt: skip
+WORK = ".work"
 COMPARED = ("experiment", "scale", "as_published", "version", "digest")
 
 
@@ -45,7 +38,7 @@ class ResultsFolder:
         self.work = folder / WORK
         self.work.mkdir(exist_ok=True)
         _mend(folder / LINES)
-        self.lines = {_key(line): line for line in read_lines(folder / LINES)}
+        self.lines = {cell_key(line): line for line in read_lines(folder / LINES)}
         self.failures: dict[str, Json] = {}
 
     def add(self, cell: Cell, record: Json) -> Json:
@@ -83,8 +76,7 @@ class ResultsFolder:
     def retry(self, cells: list[Cell]) -> None:
         """Forget earlier failures of `cells`: they are being tried again."""
         tried = {cell.key for cell in cells}
-        path = self.folder / FAILURES
-        earlier = {_key(line): line for line in read_lines(path)} if path.exists() else {}
+        earlier = {cell_key(line): line for line in read_lines(self.folder / FAILURES)}
         self.failures = {key: line for key, line in earlier.items() if key not in tried}
         self._write_failures()
 
@@ -94,24 +86,6 @@ class ResultsFolder:
             write_whole(path, "".join(map(_text, self.failures.values())))
         else:
             path.unlink(missing_ok=True)
-
-
-def read_lines(path: Path) -> list[Json]:
-    """The lines of a file of JSON lines; [] where there is no file."""
-    if not path.exists():
-        return []
-    lines = []
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            line = json.loads(text)
-            _key(line)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise DataError(
-                f"line {number} of {path} is no result; expected what `reweigh reproduce` writes: "
-                "remove the line, and its cell runs again"
-            ) from None
-        lines.append(line)
-    return lines
 
 
 @contextmanager
@@ -132,8 +106,8 @@ def _claim(folder: Path, description: Json) -> None:
         write_whole(path, json.dumps(description, indent=1) + "\n")
         return
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        theirs = {name: found[name] for name in COMPARED}
+        before = json.loads(path.read_text(encoding="utf-8"))
+        theirs = {name: before[name] for name in COMPARED}
     except (ValueError, KeyError, TypeError):
         raise DataError(
             f"{path} cannot be read; expected what `reweigh reproduce` writes: choose another --out"
@@ -148,7 +122,7 @@ def _claim(folder: Path, description: Json) -> None:
             f"{folder} holds other results ({'; '.join(different)}), which do not mix; "
             "choose another --out, or remove the folder"
         )
-    if found != description:  # words for the report that have been bettered
+    if before != description:  # words for the report were changed since
         write_whole(path, json.dumps(description, indent=1) + "\n")
 
 
@@ -157,9 +131,9 @@ def _mend(path: Path) -> None:
     if not path.exists():
         return
     content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) < len(content):
-        os.truncate(path, len(whole))
+    complete = content.rfind(b"\n") + 1
+    if complete < len(content):
+        os.truncate(path, complete)
 
 
 def _append(path: Path, line: Json) -> None:
@@ -173,8 +147,3 @@ def _append(path: Path, line: Json) -> None:
 
 def _text(line: Json) -> str:
     return json.dumps(line) + "\n"
-
-
-def _key(line: Json) -> str:
-    setting = (f"{name}={value}" for name, value in line["setting"].items())
-    return " ".join([line["method"], *setting, f"seed={line['seed']}"])

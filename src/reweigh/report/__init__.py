@@ -4,7 +4,6 @@ folder           which report a folder gets, by what is in it: `write_report`
 demo             the page of `reweigh demo`
 run              the page of a run on a user's own data
 experiment       the page of a results folder, made of
-  results          the folder, read
   tables           its numbers in the paper's order
   paper_figures    which figures it gets, drawn by lines, curves, confusions and weights
   settings         its settings in words
@@ -14,6 +13,5 @@ page, figures    what all have in common: templates, and drawing for the page an
 
 from .bench import write_bench_figure
 from .folder import write_report
-from .results import Results, read_results
 
-__all__ = ["Results", "read_results", "write_bench_figure", "write_report"]
+__all__ = ["write_bench_figure", "write_report"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from ..results import Results
 from .figures import Palette, name_lines
 from .lines import LinePlot, styles
-from .results import Results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write_whole
+from ..results import Results, read_results
 from .page import render as render_page
 from .paper_figures import Figure, figures
-from .results import Results, read_results
 from .tables import ResultTable, tables
 
 

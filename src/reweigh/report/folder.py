@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import DataError
+from ..results import LINES
 from ..runs import SOURCE
 from . import demo, experiment, run
 
 KINDS: dict[str, Callable[[Path], Path]] = {
     SOURCE: run.write_report,  # `reweigh train`
-    "results.jsonl": experiment.write_report,  # `reweigh reproduce`
+    LINES: experiment.write_report,  # `reweigh reproduce`
     "results.json": demo.write_report,  # `reweigh demo`
 }
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..intervals import Summary, summarise
+from ..results import Results
 from .figures import Draw, Palette, name_lines
-from .results import Results
 from .settings import titles
 
 if TYPE_CHECKING:

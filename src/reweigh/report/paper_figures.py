@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..results import Results
 from . import confusions, curves, lines, weights
 from .figures import Draw, embedded, saved
-from .results import Results
 
 Json = dict[str, Any]
 

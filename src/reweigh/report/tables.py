@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..intervals import Summary, summarise
-from .results import Results
+from ..results import Results
 from .settings import titles
 
 Json = dict[str, Any]

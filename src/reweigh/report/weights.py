@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..results import Results
 from .figures import Draw, Palette
-from .results import Results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,24 +1,62 @@
-"""A results folder, read for its report.
+"""The results folder of an experiment: its files, and how they are read. Needs no torch.
 
-experiment.json      which experiment, the paper's numbers, every setup
-results.jsonl        one line per finished cell
-failures.jsonl       one line per cell that failed; absent if none
-cells/KEY.json       what the figures need of a cell
+    experiment.json     which experiment, the paper's numbers, every setup; a digest of the setups
+    results.jsonl       one line per finished cell
+    failures.jsonl      one line per cell that failed the last time it was tried; absent if none
+    cells/KEY.json      what the figures need of a cell: curve, confusion matrix, weights
+
+`experiments` writes it, `report` reads it. A line is appended by one write: it is complete or, after
+a kill, cut at the end of the file.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError
+from .errors import DataError
 
 Json = dict[str, Any]
 
+DESCRIPTION, LINES, FAILURES, DETAILS = (
+    "experiment.json", "results.jsonl", "failures.jsonl", "cells",
+)  # fmt: skip
 ABOUT = ("experiment", "scale", "as_published", "title", "shows", "rows", "targets", "setups")
-NEEDED = {"experiment", "method", "setting", "seed", "metrics", "seconds", "versions", "commit"}
+KEY = {"method", "setting", "seed"}
+NEEDED = {"experiment", *KEY, "metrics", "seconds", "versions", "commit"}
+
+
+def cell_key(line: Json) -> str:
+    """The name of a line's cell: "uniform+ft share=0.98 seed=0"."""
+    setting = (f"{name}={value}" for name, value in line["setting"].items())
+    return " ".join([line["method"], *setting, f"seed={line['seed']}"])
+
+
+def read_lines(path: Path, *, needed: Collection[str] = KEY) -> list[Json]:
+    """Every complete line of a file of results, each with the `needed` entries; [] without a file."""
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    lines = []
+    for number, part in enumerate(text[: text.rfind("\n") + 1].splitlines(), start=1):
+        try:
+            line = json.loads(part)
+            lacking = set(needed) - line.keys()
+        except (ValueError, AttributeError):
+            raise DataError(
+                f"line {number} of {path} is no result; expected what `reweigh reproduce` writes: "
+                "remove the line, and its cell runs again"
+            ) from None
+        if lacking:
+            raise DataError(
+                f"line {number} of {path} lacks {', '.join(sorted(lacking))}; "
+                "expected a result of `reweigh reproduce`"
+            )
+        lines.append(line)
+    return lines
 
 
 @dataclass(frozen=True)
@@ -34,9 +72,9 @@ class Results:
     def settings(self) -> list[Json]:
         """Every setting there are results of, in the experiment's order where that is known."""
         known = [setup["setting"] for setup in self.about["setups"]]
-        found = [line["setting"] for line in self.lines]
+        finished = [line["setting"] for line in self.lines]
         unique: list[Json] = []
-        for setting in [s for s in known if s in found] + found:
+        for setting in [s for s in known if s in finished] + finished:
             if setting not in unique:
                 unique.append(setting)
         return unique
@@ -64,69 +102,45 @@ class Results:
     @property
     def missing(self) -> list[str]:
         """Cells of the experiment's own grid that were neither finished nor given up."""
-        met = {_key(line) for line in [*self.lines, *self.failures]}
+        met = {cell_key(line) for line in [*self.lines, *self.failures]}
         return [key for key in self.about.get("grid", []) if key not in met]
 
     def details(self, line: Json) -> Json:
         """The file beside the line."""
         path = self.folder / str(line.get("details"))
         try:
-            found: Json = json.loads(path.read_text(encoding="utf-8"))
+            details: Json = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             raise DataError(
                 f"{path} cannot be read; expected what `reweigh reproduce` wrote beside its line: "
                 f"remove the line of {line['method']} seed {line['seed']} and run the cell again"
             ) from None
-        return found
-
-
-def _key(line: Json) -> str:
-    setting = (f"{name}={value}" for name, value in line["setting"].items())
-    return " ".join([line["method"], *setting, f"seed={line['seed']}"])
+        return details
 
 
 def read_results(folder: Path) -> Results:
     """What `reweigh reproduce` wrote, or an error that says what is the matter with it."""
-    about = _read(folder / "experiment.json")
-    lines = _lines(folder / "results.jsonl")
+    about = _read_about(folder / DESCRIPTION)
+    lines = read_lines(folder / LINES, needed=NEEDED)
     for number, line in enumerate(lines, start=1):
-        lacking = NEEDED - line.keys()
-        if lacking:
-            raise DataError(
-                f"line {number} of {folder / 'results.jsonl'} lacks {', '.join(sorted(lacking))}; "
-                "expected a result of `reweigh reproduce`"
-            )
         if line["experiment"] != about["experiment"]:
             raise DataError(
-                f"line {number} of {folder / 'results.jsonl'} is of {line['experiment']}, but the "
+                f"line {number} of {folder / LINES} is of {line['experiment']}, but the "
                 f"folder is of {about['experiment']}; results of experiments do not mix"
             )
     if not lines:
         raise DataError(f"{folder} has no finished cell yet; let `reweigh reproduce` finish one")
-    failures = folder / "failures.jsonl"
-    return Results(folder, about, lines, _lines(failures) if failures.exists() else [])
+    return Results(folder, about, lines, read_lines(folder / FAILURES))
 
 
-def _read(path: Path) -> Json:
+def _read_about(path: Path) -> Json:
     try:
-        found: Json = {"note": "", "claims": [], **json.loads(path.read_text(encoding="utf-8"))}
-        lacking = [name for name in ABOUT if name not in found]
+        about: Json = {"note": "", "claims": [], **json.loads(path.read_text(encoding="utf-8"))}
+        lacking = [name for name in ABOUT if name not in about]
         if lacking:
             raise KeyError(lacking)
     except FileNotFoundError:
         raise DataError(f"there is no {path}; expected a folder of `reweigh reproduce`") from None
     except (ValueError, KeyError, TypeError):
         raise DataError(f"{path} cannot be read; expected what `reweigh reproduce` wrote") from None
-    return found
-
-
-def _lines(path: Path) -> list[Json]:
-    """Every whole line; a last one without its end was cut by a kill."""
-    text = path.read_text(encoding="utf-8")
-    found = []
-    for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), start=1):
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            raise DataError(f"line {number} of {path} is not JSON; remove it") from None
-    return found
+    return about

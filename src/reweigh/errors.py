@@ -1,4 +1,4 @@
-"""Every error this library raises on purpose, and the did-you-mean that goes with a near miss.
+"""Every error that this library raises on purpose, and the suggestion for a misspelt name.
 
 Each message says three things: what arrived, what was expected, what to do.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 
 class ReweighError(Exception):
-    """Anything a user can act on; the command line prints it as one line and exits with 2."""
+    """The base of all errors a user can act on; the command line prints one line and exits with 2."""
 
 
 class UnknownNameError(ReweighError, ValueError):
@@ -38,15 +38,15 @@ class DivergedError(NonFiniteError):
 
 
 class NoGradientError(ReweighError, RuntimeError):
-    """Nothing to differentiate: no trainable parameter, or a loss that ignores them."""
+    """Nothing to differentiate: no trainable parameter, or a loss that does not depend on any."""
 
 
 class UnsupportedModelError(ReweighError, RuntimeError):
-    """A back-end that cannot be exact for this model; names the part and the fix."""
+    """A back-end that cannot be exact for this model; the message names the part and the fix."""
 
 
 class LostProcessError(ReweighError, RuntimeError):
-    """A process that no longer answers the others it shares a batch with."""
+    """A process that no longer answers the other processes that share the batch."""
 
 
 class DataError(ReweighError):
@@ -58,18 +58,18 @@ class StorageError(ReweighError, OSError):
 
 
 class Interrupted(ReweighError):
-    """A run that was asked to stop by Ctrl-C or SIGTERM, and has saved where it was."""
+    """A run that Ctrl-C or SIGTERM asked to stop, and that has saved a checkpoint."""
 
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
         self.signal = signal
 
     def __reduce__(self) -> tuple[type[Interrupted], tuple[str, int]]:
-        return type(self), (str(self), self.signal)  # from one process to another
+        return type(self), (str(self), self.signal)  # for pickling, from one process to another
 
     @property
     def exit_code(self) -> int:
-        """What a shell expects of a process ended by that signal: 130 for Ctrl-C, 143 for SIGTERM."""
+        """The exit code of a process that the signal ended: 130 for Ctrl-C, 143 for SIGTERM."""
         return 128 + self.signal
 
 
@@ -82,7 +82,7 @@ class ReweighWarning(UserWarning):
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> UnknownNameError:
-    """The error for a `name` that is not among the `known` ones, with the nearest as a suggestion."""
+    """The error for a `name` that is not one of `known`; suggests the nearest of them."""
     names = list(known)
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""

@@ -1,8 +1,13 @@
-"""Where clean examples come from: chosen by the data itself, or suggested for a person to check.
+"""Where clean examples come from: chosen by models, or suggested for a person to check.
 
-evidence       what several small models, each tested on rows it never saw, think of every label
-pseudo_clean   a balanced set of rows that all of them believe
-suggestion     the rows worth checking by hand, and what checking k of them would bring
+Read in this order:
+
+    evidence       predictions of several small models for rows they were not trained on
+    committee      those small models
+    pseudo_clean   a balanced set of rows whose labels all of these models agree with
+    suggestion     the rows to check by hand, and what checking k of them would bring
+    coverage       an order of rows in which the first few represent the rest
+    gain           an estimate of what k checked rows bring
 """
 
 from .evidence import Evidence, cross_fit

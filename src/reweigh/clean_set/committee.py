@@ -1,8 +1,8 @@
-"""Several small models trained side by side, each on rows of its own.
+"""A committee: several small models, each trained on rows of its own.
 
-The default members are perceptrons with one hidden layer; their weights are stacked, so that one
-batched product trains all of them, and one Adam over the stack is an Adam for each. Models that a
-user's factory makes are trained one after the other.
+The default members are perceptrons with one hidden layer. Their weights are stacked, so one batched
+product trains all of them; Adam works element by element, so one Adam over the stack equals one Adam
+per member. Models from a user's factory are trained one after the other.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Member = Callable[[Tensor], Tensor]
 
 HIDDEN = 64
 RATE = 3e-3
-PART = 1024  # rows asked about at a time
+PART = 1024  # rows predicted at a time
 
 
 def train_members(
     x: Tensor, y: Tensor, draws: Tensor, classes: int, factory: ModelFactory | None
 ) -> list[Member]:
-    """One member for each of `draws` [members, steps, batch]: the rows it is trained on, in order."""
+    """One trained member for each of `draws` [members, steps, batch], the rows of its batches."""
     if factory is None:
         return _perceptrons(x.flatten(1), y, draws, classes)
     return [_member(x, y, rows, factory) for rows in draws]
@@ -56,17 +56,17 @@ def _perceptrons(x: Tensor, y: Tensor, draws: Tensor, classes: int) -> list[Memb
         losses.view(members, -1).mean(1).sum().backward()
         update.step()
 
-    def asked(number: int) -> Member:
+    def member(number: int) -> Member:
         w, v = first[number : number + 1].detach(), second[number : number + 1].detach()
         return lambda rows: _in_parts(
             lambda part: _affine(_affine(part.flatten(1)[None], w).relu(), v)[0].softmax(1), rows
         )
 
-    return [asked(number) for number in range(members)]
+    return [member(number) for number in range(members)]
 
 
 def _affine(inputs: Tensor, weights: Tensor) -> Tensor:
-    """[members, n, d] times [members, d + 1, h], whose last row is the bias."""
+    """Inputs [members, n, d] times weights [members, d + 1, h], whose last row is the bias."""
     return torch.baddbmm(weights[:, -1:], inputs, weights[:, :-1])
 
 

@@ -1,11 +1,14 @@
-"""An order in which few rows stand for many: greedy medoids, class after class in turn.
+"""An order of rows in which the first few represent the rest: greedy medoids, classes in turn.
 
-Within a class C, the rows S chosen so far leave  sum_{i in C} min_{j in S} |x_i - x_j|^2  ; the next
-row is the one that lowers this most. The first is the most central row, the second the centre of
-what the first does not cover, and so on: typical and different at once, never an outlier. Every
-beginning of the order is itself such a choice, and the classes take turns, so it is balanced.
+    cost(S) = sum_{i in C} min_{j in S} |x_i - x_j|^2      C: the rows of a class, S: those chosen
 
-Cost: all distances within a class; classes of over 1,000 rows are represented by 1,000 drawn ones.
+The next row of a class is the one that lowers its cost most. The first is the most central row, the
+second the centre of what the first does not cover, and so on: the rows are typical and different,
+and none is an outlier. The first k rows of the order are such a choice for every k. One row of each
+class is taken in turn, so the order is balanced.
+
+Time and memory: all distances within a class. A class of more than 1,000 rows is represented by
+1,000 random ones.
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ from itertools import chain, zip_longest
 import torch
 from torch import Tensor
 
-MOST = 1000
+MOST = 1000  # rows of a class
 
 
 def covering_order(x: Tensor, classes: Tensor, k: int, *, seed: int) -> Tensor:
-    """The first k rows [k] of features [n, d], given the class of each."""
+    """The first k rows [k] of the order, for features [n, d] and the class [n] of each row."""
     draws = torch.Generator().manual_seed(seed)
     present = classes.unique().tolist()
     rounds = -(-k // len(present))
@@ -28,7 +31,7 @@ def covering_order(x: Tensor, classes: Tensor, k: int, *, seed: int) -> Tensor:
         order = [row for row in chain(*zip_longest(*queues)) if row is not None]
         if len(order) >= k or rounds >= MOST:
             return torch.tensor(order[:k])
-        rounds = min(2 * rounds, MOST)  # small classes are used up: the others give more
+        rounds = min(2 * rounds, MOST)  # small classes are used up: take more of the others
 
 
 def _medoids(x: Tensor, members: Tensor, count: int, draws: torch.Generator) -> list[int]:

@@ -1,17 +1,16 @@
 """What the data says about its own labels: cross-fitted predictions of several small models.
 
-The rows are cut into folds; for each fold a fresh model is trained on the others, for few steps (a
-network learns what is common before it memorises what is not), and asked about the fold. Repeated
-with other cuts and other starting weights, all classes drawn equally often (so that a label which
-absorbs the errors of all others gains nothing by it), this gives for row i with given label y_i
-
     margin_i     mean over repeats of  p(y_i) - max_{c != y_i} p(c)          in [-1, 1]
     agreement_i  share of repeats in which  argmax_c p(c) = y_i              in [0, 1]
 
-No model was trained on the rows it speaks about, so a label cannot vouch for itself.
+y_i is the given label of row i. The rows are cut into folds. For each fold a fresh model is trained
+on the other folds and predicts this one. So no model has seen the labels it is compared with, and a
+wrong label cannot support itself. Training is short, because a network learns what is common before
+it memorises single rows. All classes are drawn equally often, so that a label that absorbs the errors
+of all others has no advantage. Repeats use other folds and other initial weights.
 
-Cost: folds x repeats short trainings. Blind to errors that follow a pattern in the features: models
-learn those as if they were true, and agree on them.
+Cost: folds x repeats short trainings. Pitfall: errors that follow a pattern in the features stay
+invisible. Models learn such errors as if they were true, and agree on them.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class Evidence:
-    """What cross-fitted models think of n labelled rows.
+    """What cross-fitted models predict for n labelled rows.
 
     probabilities: [n, classes], averaged over the repeats.
     margins:       [n], mean of p(given) - max p(other).
-    agreement:     [n], share of repeats that would have given the same label.
+    agreement:     [n], share of repeats that predict the given label.
     """
 
     probabilities: Tensor
@@ -46,7 +45,7 @@ class Evidence:
 
 def as_rows(features: Any) -> Tensor:
     """Features as a float tensor [n, ...] on the CPU, each column of mean 0 and variance 1."""
-    # A copy: the user's array may be read-only, which PyTorch warns of.
+    # A copy: the user's array may be read-only, and PyTorch warns about those.
     x = features if isinstance(features, Tensor) else torch.tensor(np.asarray(features))
     x = x.detach().cpu().float()
     if x.ndim < 2 or len(x) == 0:
@@ -60,7 +59,7 @@ def as_rows(features: Any) -> Tensor:
 
 
 def as_classes(labels: Any, n: int) -> tuple[Tensor, int]:
-    """Labels of any sort as class numbers [n] from 0, in the order of their sorted values."""
+    """Labels of any type as class numbers [n] from 0 in sorted order, and the number of classes."""
     values = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if values.shape != (n,):
         raise BatchError(f"labels have shape {values.shape} for {n} rows; expected ({n},)")
@@ -78,11 +77,11 @@ def cross_fit(
     steps: int = 150,
     seed: int = 0,
 ) -> Evidence:
-    """Ask models about rows they were not trained on.
+    """Predict every row by models that were not trained on it.
 
     features: [n, ...], array or tensor; standardised here. labels: [n], numbers or strings.
     model:    makes a fresh network for such rows; a small perceptron by default.
-    steps:    of Adam on batches of 64: few on purpose.
+    steps:    steps of Adam on batches of 64; few on purpose, see above.
 
     >>> x = torch.cat([torch.randn(30, 2) - 3, torch.randn(30, 2) + 3])
     >>> y = torch.arange(60) // 30
@@ -104,20 +103,20 @@ def cross_fit(
         draws = torch.stack([_draws(y, ~rows, steps) for rows in held])
         members = train_members(x, y, draws, classes, model)
     given = functional.one_hot(y, classes).bool()
-    answers = torch.empty(repeats, n, classes)
+    p = torch.empty(repeats, n, classes)
     for number, (rows, member) in enumerate(zip(held, members, strict=True)):
-        answers[number // folds, rows] = member(x[rows])
-    own = answers[:, given]
-    rival = answers.masked_fill(given, 0).max(2).values
+        p[number // folds, rows] = member(x[rows])
+    own = p[:, given]
+    rival = p.masked_fill(given, 0).max(2).values
     return Evidence(
-        probabilities=answers.mean(0),
+        probabilities=p.mean(0),
         margins=(own - rival).mean(0),
         agreement=(own > rival).float().mean(0),
     )
 
 
 def _draws(y: Tensor, kept: Tensor, steps: int) -> Tensor:
-    """Rows [steps, batch] among those kept, every class equally often; any row if none is kept."""
+    """Rows [steps, batch] drawn from `kept`, every class equally often; from all if none is kept."""
     kept = kept if kept.any() else ~kept
     counts = torch.bincount(y[kept], minlength=int(y.max()) + 1)
     shares = torch.where(kept, 1 / counts.clamp(min=1)[y].double(), 0.0)

@@ -1,14 +1,15 @@
-"""What checking k rows would bring, rehearsed on the data at hand.
+"""An estimate of what checking k rows would bring, from a rehearsal on the data itself.
 
-The cross-fitted models' common opinion plays the part of the truth: the first k suggested rows get
-it as their checked label, a small network is trained on the labels as given, reweighed against those
-k rows, and judged by the common opinion about a fifth of the rows that it did not see.
+    gain(k) = accuracy of reweighed training with k rows - accuracy of plain training
 
-    gain(k) = accuracy reweighed with k rows - accuracy of plain training
+Nobody has checked the rows yet, so the opinion of the cross-fitted models takes the place of the
+truth. The first k suggested rows get it as their label. A small network is trained on the labels as
+given, reweighed against those k rows. Its accuracy is measured against the opinion on a fifth of the
+rows, which it was not trained on.
 
-An estimate of the shape (where more rows stop paying), less of the height: where the common opinion
-is itself mistaken, the rehearsal is as blind as it is: where errors have a pattern, and on a few
-hundred very noisy rows, where even the sign of the gain can be wrong.
+The estimate shows the shape of the curve (from which k on more rows bring little) better than its
+height. If the opinion is wrong, so is the estimate: if errors follow a pattern, or with a few hundred
+very noisy rows, where even the sign of the gain can be wrong.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ BATCH, HIDDEN, RATE, HELD = 64, 64, 0.03, 0.2
 
 @dataclass(frozen=True)
 class Gain:
-    """The rehearsed accuracy with `k` checked rows, and what that is above plain training."""
+    """The rehearsed accuracy with `k` checked rows, and its difference to plain training."""
 
     k: int
     accuracy: float
@@ -38,7 +39,7 @@ def rehearse(
     x: Tensor, given: Tensor, opinion: Tensor, order: Tensor, sizes: Sequence[int],
     *, steps: int, seed: int,
 ) -> tuple[Gain, ...]:  # fmt: skip
-    """The gain for each of `sizes`; x [n, d], labels as given [n], the common opinion [n]."""
+    """The gain for each of `sizes`; x [n, d], labels as given [n], the models' opinion [n]."""
     draws = torch.Generator().manual_seed(seed)
     held = torch.rand(len(x), generator=draws) < HELD
     held[order] = False
@@ -52,8 +53,8 @@ def rehearse(
         return float(right.float().mean())
 
     plain = accuracy(None)
-    found = [(k, accuracy(order[:k])) for k in sizes]
-    return tuple(Gain(k, value, value - plain) for k, value in found)
+    accuracies = [(k, accuracy(order[:k])) for k in sizes]
+    return tuple(Gain(k, value, value - plain) for k, value in accuracies)
 
 
 def _trained(

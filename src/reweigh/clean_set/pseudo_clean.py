@@ -1,12 +1,12 @@
-"""A stand-in for a clean set, chosen from the noisy data by margin and agreement.
+"""A substitute for a clean set, chosen from the noisy data by margin and agreement.
 
-    eligible    rows on whose label every cross-fitted model agrees (agreement 1)
-    chosen      of each class alike, the eligible rows of largest margin
+    eligible    rows whose label every cross-fitted model predicts (agreement 1)
+    chosen      equally many of each class: the eligible rows with the largest margins
 
-**Errors with a pattern stay invisible.** Models trained on the data believe whatever the data says
-often enough: if most "wolf" labels on snow are wrong, the chosen wolves stand on snow. Use this
-where labels are wrong at random, or to get going; a few rows checked by a person are worth more
-(`suggest_clean` says which).
+**Errors with a pattern stay invisible.** Models learn whatever the data says often enough: if most
+"wolf" labels on snow are wrong, the chosen wolves stand on snow. Use this if labels are wrong at
+random, or for a first try. A few rows checked by a person are worth more (`suggest_clean` says which
+rows to check).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .evidence import Evidence, as_classes, cross_fit
 
 @dataclass(frozen=True)
 class PseudoClean:
-    """Rows that the data itself vouches for.
+    """Rows whose labels look right to models trained on the other rows.
 
     rows:     [k] positions in the data, class by class, the surest first.
-    evidence: what was thought of every row, for a choice of your own.
+    evidence: the predictions for every row, for a choice of your own.
     """
 
     rows: Tensor
@@ -48,9 +48,9 @@ def pseudo_clean(
 ) -> PseudoClean:
     """Choose `per_class` rows of each class whose labels look right.
 
-    Invisible to it: errors with a pattern (see the module). A class with fewer rows than asked
-    gives all it has; rows that not all models agree on are taken only where nothing better is
-    left, with a warning.
+    Errors with a pattern stay invisible (see the module). If a class has fewer rows than asked for,
+    all are taken. Rows that some model disagrees with are taken only if a class has too few others,
+    with a warning.
 
     features, labels, model, folds, repeats, steps, seed: as in `cross_fit`.
 
@@ -67,7 +67,7 @@ def pseudo_clean(
         features, labels, model=model, folds=folds, repeats=repeats, steps=steps, seed=seed
     )
     y, classes = as_classes(labels, len(evidence.margins))
-    # Whole agreement first, then the margin: one number orders both, as margins lie in [-1, 1].
+    # Full agreement first, then the margin. Margins are in [-1, 1], so one number orders both.
     rank = evidence.margins + 3 * (evidence.agreement == 1)
     rows = torch.cat([_best(rank, (y == c).nonzero().flatten(), per_class) for c in range(classes)])
     doubtful = y[rows[evidence.agreement[rows] < 1]].unique()

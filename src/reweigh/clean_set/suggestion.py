@@ -1,9 +1,9 @@
 """Which rows to check by hand, and what checking k of them would bring.
 
-class      of a row: what cross-fitted models would call it (evidence.py), since its own label
-           may be wrong
-rows       of each class alike, those that best stand for the rest of it (coverage.py)
-gains      reweighed minus plain accuracy for growing k, rehearsed on the data (gain.py)
+class      of a row: the prediction of cross-fitted models (evidence.py), since its own label may
+           be wrong
+rows       equally many of each class: those that best represent the rest of it (coverage.py)
+gains      accuracy of reweighed minus plain training for growing k, an estimate (gain.py)
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .gain import Gain, rehearse
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Rows worth checking, the most useful first.
+    """Rows to check, the most useful first.
 
-    rows:     [k] positions in the data; any beginning of them is a balanced, diverse choice too.
+    rows:     [k] positions in the data; the first k' of them are a balanced, diverse choice too.
     gains:    what checking the first k' would bring, for a few k'; empty if not asked for.
-    evidence: what cross-fitted models think of every row.
+    evidence: the predictions of cross-fitted models for every row.
     """
 
     rows: Tensor
@@ -54,10 +54,10 @@ def suggest_clean(
 
     features: [n, ...] and labels: [n], as they are, wrong ones included.
     model:    a trained network that turns features into better ones, such as your own without its
-              last layer; it is asked without gradients, in eval mode, and left as it was.
-    gains:    rehearse the gain: True for k/8, k/4, k/2 and k rows, or the sizes to try. A few
-              seconds each.
-    steps:    of every rehearsal.
+              last layer. It runs in eval mode without gradients and does not change.
+    gains:    estimate the gain: True for k/8, k/4, k/2 and k rows, or a list of sizes. Each takes
+              a few seconds.
+    steps:    training steps of each estimate.
 
     >>> x = torch.cat([torch.randn(40, 2) - 3, torch.randn(40, 2) + 3])
     >>> y = torch.arange(80) // 40

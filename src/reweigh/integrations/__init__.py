@@ -1,8 +1,13 @@
-"""The same step inside other people's loops; each needs its own extra.
+"""The reweighted step inside the training loops of other libraries; each needs its own extra.
 
     sklearn        ReweighClassifier, ReweighRegressor      pip install 'reweigh[skorch]'
     lightning      ReweighMixin                             pip install 'reweigh[lightning]'
     transformers   ReweighTrainer                           pip install 'reweigh[transformers]'
 
-Import the one you need: `from reweigh.integrations.sklearn import ReweighClassifier`.
+Import the one you need: `from reweigh.integrations.sklearn import ReweighClassifier`. There is no
+import of all of them here, because each needs a library that may not be installed.
+
+Read in this order: `lightning`, `transformers` (with `sequence_loss`), `sklearn` (with `estimator`,
+`skorch_net`, `default_network`). `numbered` gives examples their number for the ledger; `clean_draws`
+says which clean rows a step uses.
 """

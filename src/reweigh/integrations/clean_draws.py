@@ -1,7 +1,9 @@
-"""Which clean rows each step is weighed against: shuffled passes over the clean set, end to end.
+"""Which clean rows each step uses: one shuffled pass over the clean set after the other.
 
-A pure function of seed and step, so that a run resumed at step t draws what it would have drawn. A
-clean set no larger than the batch is used whole at every step, which is best while it is small.
+    rows of step t = positions [t * size, (t + 1) * size) in the sequence of passes
+
+A pure function of seed and step, so a run resumed at step t draws what it would have drawn. If the
+clean set is no larger than the batch, every step uses all of it, which is best while it is small.
 """
 
 from __future__ import annotations
@@ -45,9 +47,9 @@ class CleanDraws:
         return torch.randperm(self.n, generator=generator)
 
     def state_dict(self) -> dict[str, int]:
-        """Where it stands."""
+        """The number of the next step."""
         return {"step": self.step}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Go on from `state_dict()`."""
+        """Continue from `state_dict()`."""
         self.step = int(state["step"])

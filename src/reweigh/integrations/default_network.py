@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class Standardize(nn.Module):
-    """(x - mean) / deviation, column by column, as found in the training rows; constants become 0."""
+    """(x - mean) / deviation per column, both of the training rows; a constant column becomes 0."""
 
     mean: Tensor
     deviation: Tensor
@@ -45,7 +45,7 @@ def make_network(
     hidden: Sequence[int],
     standardize: bool,
 ) -> nn.Module:
-    """The user's network for such rows, or the default one, with the standardising layer in front."""
+    """The user's network for such rows, or the default one; a standardising layer in front if asked."""
     inputs = rows[0].numel()
     network = module(inputs, outputs) if module else perceptron(inputs, outputs, hidden=hidden)
     return nn.Sequential(Standardize(rows), network) if standardize else network

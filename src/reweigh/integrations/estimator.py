@@ -1,4 +1,4 @@
-"""What classifier and regressor share: the network, the training, the stand-in for a clean set."""
+"""What classifier and regressor share: the network, the training, the substitute for a clean set."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ReweighedEstimator(BaseEstimator):  # type: ignore[misc]
         self.device, self.random_state = device, random_state
 
     def _check(self, *data: Any, reset: bool) -> Any:
-        """X, or X and y, as arrays; refused where they are not what scikit-learn expects."""
+        """X, or X and y, as arrays; an error if they are not what scikit-learn expects."""
         options: dict[str, Any] = {"dtype": np.float32, "allow_nd": self.module is not None}
         if len(data) == 2:
             options["y_numeric"] = self._numeric_target
@@ -72,9 +72,12 @@ class ReweighedEstimator(BaseEstimator):  # type: ignore[misc]
         self, X: Any, targets: Tensor, clean: tuple[Any, Any] | None, groups: Any,
         *, outputs: int, criterion: type[nn.Module],
     ) -> None:  # fmt: skip
-        """Train on rows X and targets [n, ...]; `groups` [n] are what a stand-in is balanced over."""
+        """Train on rows X and targets [n, ...].
+
+        Without `clean`, a substitute is chosen, equally many rows of each of `groups` [n].
+        """
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        inputs = torch.tensor(X)  # a copy: the rows may lie in read-only memory
+        inputs = torch.tensor(X)  # a copy: X may be read-only
         if clean is None:
             rows = self._stand_in(X, groups, seed)
             clean = (inputs[rows], targets[rows])
@@ -99,8 +102,8 @@ class ReweighedEstimator(BaseEstimator):  # type: ignore[misc]
             )  # fmt: skip
             self.net_.fit(NumberedRows(inputs, targets), None)
         if self.module is None:
-            # Small enough to predict in float64, so that a row's prediction is the same to the
-            # last digit one reads, whichever rows it is asked about with.
+            # In float64 a prediction hardly depends on which other rows are predicted with it. The
+            # default network is small enough to afford that.
             self.net_.module_.cpu().double()
         self.ledger_ = self.net_.ledger_
         table = self.ledger_.table()

@@ -1,13 +1,13 @@
-"""Reweighed training in a LightningModule: say what each example's loss is, and where clean ones are.
+"""Reweighed training in a LightningModule: you give the loss per example and the clean examples.
 
     class Net(ReweighMixin, LightningModule):
         def losses(self, batch): ...          # one value per example, instead of training_step
         def clean_dataloader(self): ...       # checked examples
 
-`training_step` is then the mixin's: it weighs the batch, logs, and returns the loss; the rest
-(precision, accumulation, devices, DDP) stays Lightning's. What the safeguard has learnt, the ledger
-and the place in the clean set go into every checkpoint. Under DDP the batches of all processes are
-weighed as one, and Lightning averages the gradients.
+The mixin's `training_step` weighs the batch, logs, and returns the loss. Lightning does the rest:
+precision, accumulation, devices, DDP. Every checkpoint also holds the safeguard's state, the ledger
+and the position in the clean set. Under DDP the batches of all processes are weighed as one batch,
+and Lightning averages the gradients.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ReweighMixin:
     """Mixed into a LightningModule, before it in the list of bases.
 
     reweigh_options: a class attribute with options of `reweigh.Reweighter`, if any.
-    ledger:          what each example counted, if the train data set is wrapped in `Numbered`.
+    ledger:          what each example counted; only if the train data set is wrapped in `Numbered`.
 
     Logged at every step: clean_loss, effective_sample_size, zero_share.
     """
@@ -66,7 +66,7 @@ class ReweighMixin:
         )
 
     def weigh(self, batch: Any) -> Step:
-        """Weigh a train batch against the next clean one; for a training_step of your own."""
+        """Weigh a train batch against the next clean batch; for a training_step of your own."""
         numbers = None
         if isinstance(batch, NumberedItem):
             batch, numbers = batch
@@ -92,7 +92,7 @@ class ReweighMixin:
         return step.loss
 
     def on_train_start(self) -> None:
-        """Open the ledger, if the examples carry their numbers; go on from a checkpoint, if any."""
+        """Make the ledger if the data set is `Numbered`; continue from a checkpoint if there is one."""
         super().on_train_start()  # type: ignore[misc]
         loader = self.trainer.train_dataloader  # type: ignore[attr-defined]
         data = getattr(loader, "dataset", None)
@@ -102,14 +102,14 @@ class ReweighMixin:
         if saved is None:
             return
         self._reweighter().load_state_dict(saved["reweighter"])
-        # The whole ledger lies in the checkpoint; one process goes on with it, so that the sum over
-        # the processes stays what it is.
+        # The checkpoint holds the sum over the processes' ledgers. Only one process continues from
+        # it, so that the sum stays the same.
         if self.ledger is not None and saved["ledger"] is not None and _rank() == 0:
             self.ledger.load_state_dict(saved["ledger"])
         self._skip(int(saved["clean_step"]))
 
     def whole_ledger(self) -> Ledger | None:
-        """The ledger of all processes; under DDP every process must ask."""
+        """The joined ledger of all processes; under DDP every process must call this."""
         if self.ledger is None or not (dist.is_available() and dist.is_initialized()):
             return self.ledger
         states: list[Any] = [None] * dist.get_world_size()
@@ -117,7 +117,7 @@ class ReweighMixin:
         return self.ledger.joined(states)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Put the reweighter's state beside the model's."""
+        """Save the reweighter's state together with the model's."""
         super().on_save_checkpoint(checkpoint)  # type: ignore[misc]
         ledger = self.whole_ledger()
         checkpoint[STATE] = {
@@ -127,7 +127,7 @@ class ReweighMixin:
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Remember it until training starts."""
+        """Keep the saved state until training starts."""
         super().on_load_checkpoint(checkpoint)  # type: ignore[misc]
         self._saved = checkpoint.get(STATE)
 
@@ -139,7 +139,7 @@ class ReweighMixin:
             )
         weigh: Reweighter | None = self._weigh
         if weigh is None or weigh.model is not self:
-            # Lightning calls this module inside the wrapper, whose processes share the batch.
+            # Under DDP, Lightning calls this module inside a wrapper; its processes share the batch.
             options = {"group": group_of(_wrapped(self)), **self.reweigh_options}
             weigh = self._weigh = Reweighter(self, _own_losses, **options)
         return weigh
@@ -155,7 +155,7 @@ class ReweighMixin:
         return self.transfer_batch_to_device(batch, device, 0)  # type: ignore[attr-defined]
 
     def _skip(self, steps: int) -> None:
-        """Read as far into the clean set as the checkpoint had; a shuffled loader shuffles anew."""
+        """Skip the clean batches used before the checkpoint; a shuffled loader gives another order."""
         loader = self.clean_dataloader()
         self._clean = _endless(loader)
         for _ in range(steps % max(1, len(loader)) if hasattr(loader, "__len__") else 0):
@@ -163,21 +163,21 @@ class ReweighMixin:
         self._clean_step = steps
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and pickles begin with a reweighter and clean batches of their own."""
+        """Without the reweighter and the clean batches: a copy makes its own."""
         state: Any = super().__getstate__()
         return {**state, "_weigh": None, "_clean": None}
 
 
 def _own_losses(model: nn.Module, batch: Any) -> Tensor:
-    found: Tensor = model.losses(batch)  # type: ignore[operator]
-    return found
+    losses: Tensor = model.losses(batch)  # type: ignore[operator]
+    return losses
 
 
 def _wrapped(module: LightningModule) -> nn.Module:
-    """The module as its trainer has wrapped it; outside of one, as it is."""
+    """The module as its trainer has wrapped it; the module itself if it has no trainer."""
     trainer = getattr(module, "_trainer", None)
-    found: nn.Module | None = None if trainer is None else trainer.model
-    return module if found is None else found
+    wrapped: nn.Module | None = None if trainer is None else trainer.model
+    return module if wrapped is None else wrapped
 
 
 def _endless(loader: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Training examples that carry their number, so that the ledger knows whom it writes about."""
+"""Training examples with their number, so that the ledger can tell them apart."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class NumberedItem(NamedTuple):
 
 
 class Numbered(Dataset[Any]):
-    """Any data set with a length, each item with its position: `NumberedItem(item, number)`.
+    """Any data set with a length; each item becomes `NumberedItem(item, number)`.
 
-    PyTorch's own collating keeps the pair: a batch is a `NumberedItem` of the batch as it was and
-    of the numbers [n].
+    PyTorch's default collating keeps the pair: a batch is a `NumberedItem` of the usual batch and
+    the numbers [n].
 
     >>> from torch.utils.data import DataLoader
     >>> next(iter(DataLoader(Numbered([7.0, 8.0]), batch_size=2))).number
@@ -40,7 +40,7 @@ class Numbered(Dataset[Any]):
 
 
 class NumberedDicts(Dataset[Any]):
-    """Items that are dicts, each with its position under one more key."""
+    """A data set of dicts; each gets its position under one more key."""
 
     def __init__(self, items: Any) -> None:
         self.items = items
@@ -53,7 +53,7 @@ class NumberedDicts(Dataset[Any]):
 
 
 class NumberedCollator:
-    """Collate items as `collator` does, and their numbers beside it."""
+    """Collate items as `collator` does, and add their numbers."""
 
     def __init__(self, collator: Callable[[Sequence[Any]], Any]) -> None:
         self.collator = collator

@@ -1,11 +1,11 @@
 """One loss per sequence, for the models of transformers.
 
-    classification, regression   the loss of the one label
-    token labels [n, T]          mean over the sequence's own labels that are not -100
+    classification, regression   the loss of the label
+    token labels [n, T]          mean over the labels of the sequence that are not -100
 
-For causal language models position t is compared with label t + 1, as transformers itself does.
-transformers averages over all tokens of a batch; here every sequence counts alike before it is
-weighed, whatever its length. A sequence without any label has loss 0.
+For causal language models, position t is compared with label t + 1, as in transformers itself.
+transformers averages over all tokens of a batch. Here the mean is per sequence, so before weighing
+every sequence counts the same, whatever its length. A sequence without labels has loss 0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IGNORED = -100
 def sequence_loss(model: nn.Module) -> Loss:
     """`loss(model, batch) -> Tensor[n]` for batches that are dicts with `labels`.
 
-    Looks at the model (inside PEFT's wrapper, if any) once, to know whether labels are shifted.
+    Whether labels are shifted is read from the model (inside PEFT's wrapper, if any) once, here.
     """
     shifted = is_causal(model)
 
@@ -43,7 +43,7 @@ def sequence_loss(model: nn.Module) -> Loss:
                 f"check the data collator, or pass ReweighTrainer(loss=...) a loss of your own"
             )
         if encodes_and_decodes(model):
-            inputs["labels"] = labels  # the decoder's inputs are made of them
+            inputs["labels"] = labels  # the model makes the decoder's inputs from them
         return losses_of(logits_of(model(**inputs)), labels, shifted=shifted)
 
     return loss
@@ -70,7 +70,7 @@ def losses_of(logits: Tensor, labels: Tensor, *, shifted: bool = False) -> Tenso
 def _one_label(logits: Tensor, labels: Tensor) -> Tensor:
     if labels.is_floating_point() and logits.shape[1] == 1:
         return (logits[:, 0] - labels.view(-1).float()).square()
-    if labels.is_floating_point():  # several labels at once
+    if labels.is_floating_point():  # several labels per example
         values = functional.binary_cross_entropy_with_logits(
             logits, labels.float(), reduction="none"
         )
@@ -79,16 +79,16 @@ def _one_label(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def logits_of(outputs: Any) -> Tensor:
-    """The logits of a model's outputs, object or tuple."""
+    """The logits in a model's outputs, which may be an object or a tuple."""
     if isinstance(outputs, Tensor):
         return outputs
-    found = outputs.get("logits") if hasattr(outputs, "get") else outputs[0]
-    if not isinstance(found, Tensor):
+    logits = outputs.get("logits") if hasattr(outputs, "get") else outputs[0]
+    if not isinstance(logits, Tensor):
         raise LossShapeError(
             f"the model returned {type(outputs).__name__} without logits; expected a model with a "
             f"head, or ReweighTrainer(loss=...) with a loss of your own"
         )
-    return found
+    return logits
 
 
 def bare(model: nn.Module) -> nn.Module:

@@ -1,15 +1,16 @@
-"""scikit-learn estimators that are told which rows can be trusted.
+"""scikit-learn estimators that learn from doubtful rows, guided by a few trusted ones.
 
     classifier.fit(X, y, X_clean=..., y_clean=...)
 
-Inputs are standardised by the training rows' mean and deviation, inside the network, so that a
-pickled estimator takes raw rows; a regressor standardises its target by median and quartiles, which
-a few wild values do not move. The network is a perceptron with ReLU unless `module` makes another.
-After fitting, `sample_weight_` [n] is what each row counted on average (1 = as much as in plain
-training) and `suspicion_` [n] the share of its appearances in which it counted nothing.
+Inputs are standardised by the mean and deviation of the training rows. This happens inside the
+network, so a pickled estimator takes raw rows. A regressor standardises its target by median and
+quartiles, which a few extreme values do not change. The network is a perceptron with ReLU unless
+`module` makes another. After fitting, `sample_weight_` [n] is what each row counted on average (1 =
+as much as in plain training), and `suspicion_` [n] is the share of its steps in which it counted
+nothing.
 
-Without a clean set, `fit` takes rows that cross-fitted models agree on (`reweigh.pseudo_clean`) and
-warns: errors with a pattern stay invisible to those.
+Without a clean set, `fit` uses rows that cross-fitted models agree on (`reweigh.pseudo_clean`) and
+warns: errors with a pattern stay invisible to those models.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ except ImportError as error:
 
 
 class ReweighClassifier(ClassifierMixin, ReweighedEstimator):  # type: ignore[misc]
-    """A classifier for labels that are not all right.
+    """A classifier for labels of which some are wrong.
 
-    module:           `module(inputs, outputs) -> nn.Module` with that many features in and classes
-                      out (the product of the sizes, for images); None is a perceptron.
+    module:           `module(inputs, outputs) -> nn.Module` for that many features and classes
+                      (for images, features are all values of an image); None: a perceptron.
     hidden_sizes:     of that perceptron. max_epochs, batch_size, lr: SGD with momentum 0.9.
-    clean_batch_size: clean rows a step; all of them if there are no more.
+    clean_batch_size: clean rows per step; all rows if there are fewer.
     standardize:      put a layer in front that gives each column mean 0 and variance 1.
-    backend, safeguard: of `reweigh.Reweighter`.
+    backend, safeguard: as in `reweigh.Reweighter`.
     net_options:      for skorch, such as {"optimizer": torch.optim.AdamW, "callbacks": [...]}.
-    device, random_state: where it is trained, and from which seed.
+    device, random_state: the device to train on, and the seed.
 
     >>> X = np.concatenate([np.random.randn(50, 2) - 2, np.random.randn(50, 2) + 2])
     >>> truth = np.repeat(["no", "yes"], 50)
@@ -105,11 +106,11 @@ class ReweighClassifier(ClassifierMixin, ReweighedEstimator):  # type: ignore[mi
 
 
 class ReweighRegressor(RegressorMixin, ReweighedEstimator):  # type: ignore[misc]
-    """A regressor for one target whose values are not all right.
+    """A regressor for one target of which some values are wrong.
 
     The options are those of `ReweighClassifier`; `module(inputs, 1)` makes the network. The loss is
-    the squared error of the standardised target; `net_options={"criterion": nn.SmoothL1Loss}`
-    is another.
+    the squared error of the standardised target; `net_options={"criterion": nn.SmoothL1Loss}` sets
+    another one.
     """
 
     _numeric_target = True
@@ -123,7 +124,7 @@ class ReweighRegressor(RegressorMixin, ReweighedEstimator):  # type: ignore[misc
         if _given(X_clean, y_clean):
             X_clean, y_clean = self._check(X_clean, y_clean, reset=False)
             clean = (torch.tensor(X_clean), self._standardised(y_clean))
-        # A stand-in is balanced over tenths of the target, as a classifier's is over classes.
+        # A substitute for the clean set has equally many rows of each tenth of the target.
         tenths = np.searchsorted(np.quantile(y, np.linspace(0.1, 0.9, 9)), y)
         self._fit(X, self._standardised(y), clean, tenths, outputs=1, criterion=nn.MSELoss)
         return self
@@ -144,7 +145,7 @@ def _given(X_clean: Any, y_clean: Any) -> bool:
 
 
 def _location(y: Any) -> tuple[float, float]:
-    """Median and a deviation from the quartiles; the standard deviation where those coincide."""
+    """The median, and a deviation from the quartiles; the standard deviation if they are equal."""
     low, median, high = np.quantile(y, [0.25, 0.5, 0.75])
     scale = (high - low) / 1.349 or float(np.std(y)) or 1.0
     return float(median), float(scale)

@@ -1,8 +1,7 @@
-"""A skorch net whose step is reweighed; everything else of skorch (callbacks, devices, history) stays.
+"""A skorch net with a reweighed step; everything else is skorch's: callbacks, devices, history.
 
-The batches are `(inputs, targets, ids)`; the clean rows are held by the net while it is trained.
-`clean_loss` stands in the history beside `train_loss`, for callbacks such as
-`EarlyStopping(monitor="clean_loss")`.
+Batches are `(inputs, targets, ids)`. The net holds the clean rows while it is trained. The history has
+`clean_loss` next to `train_loss`, for callbacks such as `EarlyStopping(monitor="clean_loss")`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ except ImportError as error:
 
 
 class NumberedRows(Dataset[Any]):
-    """Inputs and targets with their row numbers, fetched a batch at a time."""
+    """Inputs and targets with their row numbers, read one batch at a time."""
 
     def __init__(self, inputs: Tensor, targets: Tensor) -> None:
         self.inputs, self.targets = inputs, targets
@@ -38,13 +37,13 @@ class NumberedRows(Dataset[Any]):
         return self.inputs[row], self.targets[row], row
 
     def __getitems__(self, rows: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """A whole batch; the loader asks for it where a data set offers it."""
+        """A full batch; PyTorch's loader calls this if a data set has it."""
         ids = torch.tensor(rows)
         return self.inputs[ids], self.targets[ids], ids
 
 
 def as_fetched(batch: Any) -> Any:
-    """For a loader whose data set makes the batches."""
+    """The batch unchanged: a collate function for a data set that already makes batches."""
     return batch
 
 
@@ -78,7 +77,7 @@ class ReweighedNet(NeuralNet):  # type: ignore[misc]
         return [*super()._default_callbacks, ("clean_loss", scoring)]
 
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
-        """Weigh with this module, against this clean set, from here on."""
+        """Make the reweighter, the draws of clean rows and the ledger of this training."""
         super().on_train_begin(net, X=X, y=y, **kwargs)
         assert self.clean is not None
         self.weigh_ = Reweighter(
@@ -89,13 +88,13 @@ class ReweighedNet(NeuralNet):  # type: ignore[misc]
         self.ledger_ = Ledger(len(X))
 
     def on_train_end(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
-        """Keep the ledger; let go of the clean rows and of what belongs to one training."""
+        """Keep the ledger; free the clean rows and what else belongs to this training."""
         super().on_train_end(net, X=X, y=y, **kwargs)
         self.clean = None
         del self.weigh_, self.draws_
 
     def train_step_single(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
-        """The gradient of the weighted loss, and the ledger's entry."""
+        """Compute the gradient of the weighted loss and record the weights."""
         assert self.clean is not None
         self._set_training(True)
         inputs, targets, ids = batch

@@ -1,11 +1,11 @@
-"""A Trainer that weighs every train batch against a clean one.
+"""A Trainer that weighs every train batch against a clean batch.
 
     ReweighTrainer(model=..., args=..., train_dataset=..., clean_dataset=...)
 
 Everything else is transformers' own: arguments, collators, evaluation, gradient accumulation, bf16,
-adapters (where only those are trainable, only they are aligned: cheap), checkpoints. A checkpoint
-also holds what the safeguard has learnt, the ledger, and how far the clean set has been read, one
-file a process; `train(resume_from_checkpoint=...)` goes on from them.
+adapters, checkpoints. If only adapters are trainable, scores are computed from them alone, which is
+cheap. A checkpoint also holds the safeguard's state, the ledger and the position in the clean set, in
+one file per process; `train(resume_from_checkpoint=...)` continues from them.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
     """transformers' Trainer, guided by a clean set.
 
     clean_dataset:    checked examples, of the same form as `train_dataset`.
-    clean_batch_size: of them a step; by default as many as train examples, all if there are fewer.
-    loss:             `loss(model, batch) -> Tensor[n]` over dicts; by default that of
-                      sequence_loss.py, for classification, tokens and causal language models.
+    clean_batch_size: clean examples per step; by default as many as train examples, all if there
+                      are fewer.
+    loss:             `loss(model, batch) -> Tensor[n]` for batches that are dicts; by default that
+                      of sequence_loss.py: classification, tokens, causal language models.
     reweigh:          options of `reweigh.Reweighter`, such as {"params": "score"}.
 
-    `ledger` holds what each train example counted, if the train set has a length. Logged beside the
+    `ledger` holds what each train example counted, if the train set has a length. Logged with the
     loss: clean_loss, effective_sample_size, zero_share.
     """
 
@@ -64,8 +65,8 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
                 "label_smoothing_factor and compute_loss_func give one loss for the batch; expected "
                 "one per example: pass loss=, such as one that smooths labels"
             )
-        # The step's loss is for this batch alone: it is divided by the accumulation steps, and no
-        # count of items over them is wanted.
+        # The step's loss is that of one batch. So transformers must divide it by the accumulation
+        # steps, and must not normalise it by a count of items over them.
         self.model_accepts_loss_kwargs = False
         self.loss_is_scaled_for_ga = False
         self.ledger: Ledger | None = None
@@ -86,13 +87,13 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
         self.add_callback(_Keep(self))
 
     def _set_signature_columns_if_needed(self) -> None:
-        """The number of an example is no argument of the model, and must not be dropped for it."""
+        """Keep the example's number, which is not an argument of the model and would be dropped."""
         super()._set_signature_columns_if_needed()
         if NUMBER not in self._signature_columns:
             self._signature_columns.append(NUMBER)
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **options: Any) -> Any:
-        """Train; see transformers. Resuming brings the ledger and the safeguard back too."""
+        """Train, as in transformers. Resuming restores the ledger and the safeguard too."""
         folder = resume_from_checkpoint or None
         if folder is True:
             folder = get_last_checkpoint(self.args.output_dir)
@@ -135,7 +136,7 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
             self._seen[name].append(getattr(step, name).detach())
 
     def log(self, logs: dict[str, float], *args: Any, **options: Any) -> None:
-        """Log, with the means since the last time."""
+        """Log, with the means of our values since the last log."""
         for name, values in self._seen.items():
             if values and "loss" in logs:
                 logs[name] = float(torch.stack(values).mean())
@@ -169,11 +170,11 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
 
 
 class _Keep(TrainerCallback):  # type: ignore[misc]
-    """Puts the reweighter's state into every checkpoint, after transformers has written its own."""
+    """Adds the reweighter's state to every checkpoint, after transformers has written its own."""
 
     def __init__(self, trainer: ReweighTrainer) -> None:
         self.trainer = trainer
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write beside the model."""
+        """Write our state into the checkpoint's folder."""
         self.trainer._store(Path(args.output_dir) / f"checkpoint-{state.global_step}")

@@ -1,7 +1,15 @@
-"""Every way to train that the paper compares, and what its readers compare with today.
+"""Methods: the paper's own, those it compares with, and those that readers compare with today.
 
-Read in this order: `contract` (what a method is), any method's own file (its equation), `table`
-(all of them), `plan` (a method and its schedule, as typed).
+Read in this order:
+
+    contract        what a method is: four hooks
+    uniform, ...    one file per method, its equation first
+    method_table    all of them by name, what each costs and needs
+    plan            a method and its schedule as one word, such as `uniform+es+ft`
+
+Shared by several methods: `requirements` (what a problem must have), `method_state` (what a method
+keeps between steps), `probabilities`, `transitions`, `percentile`, `seeding`. `mentor` and
+`mentor_examples` belong to `mentornet`.
 """
 
 from .contract import (

@@ -1,4 +1,4 @@
-"""The trusted examples alone: what the doubtful ones must beat.
+"""Plain training on the clean examples alone: using the doubtful ones too must beat this.
 
 weight_i = 1 / n      over batches of the clean set
 """
@@ -9,7 +9,7 @@ from .contract import Method, Problem, Sampling, evenly, plain_losses, weighed_b
 
 
 def clean_only(problem: Problem) -> Method:
-    """Plain training on the clean set, the train part left aside."""
+    """Plain training on the clean set; the train part is not used."""
     return Method(
         "clean_only",
         losses=plain_losses(problem),

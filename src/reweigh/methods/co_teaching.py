@@ -1,16 +1,15 @@
-"""Co-teaching: two networks, each trained on what the other finds easy.
+"""Co-teaching: two networks, each trained on the examples that the other finds easy.
 
-    keep      the (1 - R(t)) n examples of the batch with the smallest losses, one at least
-    R(t)      = tau min(t / T_k, 1)      T_k: the first twentieth of the run
+    keep      the (1 - R(t)) n examples of the batch with the smallest losses, at least one
+    R(t)      = tau min(t / T_k, 1)      T_k: the first twentieth of the run (`ramp`)
     update    mean of a_i over what b keeps + mean of b_i over what a keeps      a, b: their losses
 
-tau (`forget_rate`) is the share of wrong labels. It is not estimated: the default .4 is the noise
-rate of the usual experiments, in which the method is thus told what others must find out. On your
-own data give what you believe. At test time the first network counts.
+tau (`forget_rate`) is the share of wrong labels. It is not estimated. The default .4 is the noise
+rate of the usual experiments, so there the method is told what other methods must find out. On your
+own data, give the share you believe. At test time the first network is used.
 
-The second network is a copy whose trainable values are shuffled within each tensor, zeros left in
-place: another draw of whatever independent initialisation the model uses, its own or PyTorch's.
-What is frozen stays equal.
+The second network is a copy of the first. In each trainable tensor the non-zero values are shuffled,
+which gives another draw of the model's own initialisation. Frozen tensors stay equal.
 
 Han, Yao, Yu, Niu, Xu, Hu, Tsang, Sugiyama: Co-teaching: Robust Training of Deep Neural Networks
 with Extremely Noisy Labels, 2018.
@@ -49,7 +48,7 @@ def co_teaching(problem: Problem, *, forget_rate: float = 0.4, ramp: float = 0.0
         raise SettingError(f"ramp is {ramp}; expected a share of the run, 0 to 1")
 
     def losses(model: nn.Module, batch: Batch) -> Tensor:
-        """Of the first network, also where it is given alone."""
+        """The losses of the first network; `model` may be both networks or the first alone."""
         inputs, targets = batch
         outputs = model(inputs)
         return problem.criterion(outputs[0] if isinstance(outputs, tuple) else outputs, targets)
@@ -73,14 +72,14 @@ def co_teaching(problem: Problem, *, forget_rate: float = 0.4, ramp: float = 0.0
 
 
 def smallest(losses: Tensor, count: int) -> Tensor:
-    """1/count for the `count` smallest of the losses [n], 0 for the others."""
+    """[n] weights: 1/count for the `count` smallest losses, 0 for the others."""
     values = losses.detach()
     kept = values.topk(count, largest=False).indices
     return torch.zeros_like(values).index_fill(0, kept, 1 / count)
 
 
 def shuffled(model: nn.Module, generator: torch.Generator) -> nn.Module:
-    """A copy of the model, the non-zero values of each trainable tensor in another order."""
+    """A copy of the model with the non-zero values of each trainable tensor in random order."""
     peer = copy.deepcopy(model)
     with torch.no_grad():
         for parameter in peer.parameters():

@@ -1,13 +1,14 @@
-"""What a method is: four hooks, each with a default that makes it plain training.
+"""What a method is: four hooks. Plain training uses the usual form of each.
 
-    sample    which examples a step trains on          default: the train part, shuffled
-    wrap      the network that is trained              default: the model itself
-    losses    one value per example                    default: the problem's criterion
-    weigh     what each of them counts                 default: 1/n
+    sample    which examples a step trains on          usually the train part, shuffled
+    wrap      the network that is trained              usually the model itself
+    losses    one value per example                    usually the problem's criterion
+    weigh     the weight of each example               usually 1/n
 
-A factory in its own file takes the `Problem` (all that may be known before training) and returns a
-`Method`. What a method remembers from step to step stands in `state`, by name, so that a run can be
-saved in the middle and go on as if it had never stopped. The loop (training/trainer.py) does the rest:
+Each method has a factory in a file of its own. It takes the `Problem` (everything a method may know
+before training) and returns a `Method`. What a method keeps between steps is in `state`, by name, so
+that a run can be saved in the middle and continue as if it had never stopped. The training step
+(training/trainer.py) does the rest:
 
     pair -> weighed = method.weigh(view, method.losses) -> weighed.loss.backward() -> optimizer
 """
@@ -32,20 +33,20 @@ Criterion = Callable[[Tensor, Tensor], Tensor]
 class Problem:
     """What a method may know before training begins.
 
-    criterion      outputs and targets to one value per example
-    classes        how many; 0 where targets are no classes (regression)
-    train_labels   [N] the labels as given, wrong ones among them
-    clean_labels   [M] the trusted ones
-    clean          all of the clean set as one batch, for methods that study it before training
-    steps          optimizer steps of the run
-    seed           of whatever the method draws; see `generator`
+    criterion      from outputs and targets to one value per example
+    classes        number of classes; 0 if the targets are not classes (regression)
+    train_labels   [N] the labels as given, wrong ones included
+    clean_labels   [M] the trusted labels
+    clean          the whole clean set as one batch, for methods that use it before training
+    steps          number of optimizer steps of the run
+    seed           of the method's random numbers; see `generator`
     right_share    [classes] share of right labels among those given each class. Only an oracle
-                   can know it, and only `weighted` asks
-    pretrained     a model trained plainly on the same data, where the method asks for one
+                   can know it, and only `weighted` uses it
+    pretrained     a model trained plainly on the same data, if the method needs one
     confusion      [classes, classes] train examples counted by the class that `pretrained` predicts
-                   (row) and the label they were given (column), where the method asks for it
+                   (row) and the label they were given (column), if the method needs it
 
-    What a method remembers per example lies on the device of `train_labels`.
+    What a method keeps per example is on the device of `train_labels`.
     """
 
     criterion: Criterion
@@ -60,11 +61,11 @@ class Problem:
     confusion: Tensor | None = None
 
     def given(self, ids: Tensor) -> Tensor:
-        """The classes that the examples at positions `ids` were labelled as, int64 [n]."""
+        """The given classes of the examples at positions `ids` [n], int64 [n]."""
         return self.train_labels[ids.to(self.train_labels.device)].long()
 
     def generator(self, purpose: str, step: int = 0) -> torch.Generator:
-        """Random numbers that depend on the seed, the purpose and the step alone."""
+        """A generator whose numbers depend only on the seed, the purpose and the step."""
         return torch.Generator().manual_seed(hashed_seed(self.seed, purpose, step))
 
 
@@ -73,7 +74,7 @@ class Sampling:
     """Which examples a step trains on.
 
     source      "train", or "clean" to train on the trusted examples alone
-    balanced    every class equally often
+    balanced    draw every class equally often
     """
 
     source: str = "train"
@@ -94,16 +95,16 @@ class View:
 
 @dataclass(frozen=True)
 class Weighed:
-    """What a step trains on, and what it made of each example.
+    """The loss that a step trains on, and the weight of each example in it.
 
     loss         a scalar; `backward()` leaves the gradient of the update
-    weights      [n] what each example counted, as the ledger records it: 1/n each in plain training
+    weights      [n] as the ledger records them: 1/n each in plain training
     losses       [n] detached
-    scores       [n] signed alignment, where the method has one
-    clean_loss   where the method looked at the clean batch
+    scores       [n] signed alignment, if the method computes it
+    clean_loss   mean loss of the clean batch, if the method looked at it
 
-    Processes that share a batch have n examples each; the mean of their losses is trained on, and
-    weights are shares of that.
+    If processes share a batch, each has n examples of it, and the update follows the mean of their
+    `loss`. So in plain training the weights are 1/n there too.
     """
 
     loss: Tensor
@@ -114,13 +115,13 @@ class Weighed:
 
 
 class Stateful(Protocol):
-    """Anything that can be saved: tensors, numbers, strings, lists and dicts of them."""
+    """An object whose state is made of tensors, numbers, strings, and lists and dicts of them."""
 
     def state_dict(self) -> Mapping[str, Any]:
-        """All there is to remember."""
+        """The full state."""
 
     def load_state_dict(self, state: Any, /) -> Any:
-        """Go on from it."""
+        """Continue from `state_dict()`."""
 
 
 Weigh = Callable[[View, Loss], Weighed]
@@ -128,7 +129,7 @@ Weigh = Callable[[View, Loss], Weighed]
 
 @dataclass(frozen=True)
 class Method:
-    """A way to train; see the module. Made by a factory of `METHODS`."""
+    """A way to train, made by a factory of `METHODS`; the hooks are explained at the head of this file."""
 
     name: str
     losses: Loss
@@ -139,7 +140,7 @@ class Method:
 
 
 def plain_losses(problem: Problem) -> Loss:
-    """`criterion(model(inputs), targets)`: what most methods train on."""
+    """The loss of most methods: `criterion(model(inputs), targets)`."""
 
     def losses(model: nn.Module, batch: Batch) -> Tensor:
         inputs, targets = batch
@@ -149,9 +150,9 @@ def plain_losses(problem: Problem) -> Loss:
 
 
 def weighed_by(weights: Callable[[View, Tensor], Tensor]) -> Weigh:
-    """A `weigh` hook from a rule that reads the losses, [n] detached, and returns weights [n].
+    """A `weigh` hook from a rule that takes the detached losses [n] and returns weights [n].
 
-    Where processes share a batch, the rule is given the joined one, everywhere alike.
+    If processes share a batch, every process gives the rule the losses of the joined batch.
     """
 
     def weigh(view: View, loss: Loss) -> Weighed:
@@ -166,13 +167,13 @@ def _over_the_batch(
     weights: Callable[[View, Tensor], Tensor], view: View, losses: Tensor
 ) -> Tensor:
     group = group_of(view.model)
-    if group.size == 1 or weights is evenly:  # equal shares of equal weights: nothing to ask
+    if group.size == 1 or weights is evenly:  # equal weights do not depend on the other processes
         return weights(view, losses)
-    whole, own = group.joined(losses)
+    all_losses, own = group.joined(losses)
     ids, _ = group.joined(view.ids.to(losses.device))
-    return weights(replace(view, ids=ids), whole)[own] * group.size
+    return weights(replace(view, ids=ids), all_losses)[own] * group.size
 
 
 def evenly(view: View, losses: Tensor) -> Tensor:
-    """1/n each."""
+    """[n] equal weights 1/n: the rule of plain training."""
     return torch.full_like(losses, 1 / len(losses))

@@ -2,8 +2,9 @@
 
     f_i = - (1 - p_y)^gamma log p_y      gamma = 2
 
-Lin, Goyal, Girshick, He, Dollár: Focal Loss for Dense Object Detection, 2017. Made for imbalance;
-under label noise it does the opposite of what is wanted, since wrong labels are hard.
+Lin, Goyal, Girshick, He, Dollár: Focal Loss for Dense Object Detection, 2017. It is made for
+imbalance. Under label noise it does the opposite of what is wanted: wrong labels are hard, so they
+count more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .probabilities import losses_from, of_label
 
 def focal(problem: Problem, *, gamma: float = 2.0) -> Method:
     """Cross-entropy, scaled down where the model is already sure of the label."""
-    if gamma != 0 and not gamma >= 1:  # between, the slope at p = 1 is infinite
+    if gamma != 0 and not gamma >= 1:  # for 0 < gamma < 1 the slope at p = 1 is infinite
         raise SettingError(f"gamma is {gamma}; expected 1 or more, or 0 for plain cross-entropy")
 
     def rule(log_p: Tensor, labels: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
     f_i = (1 - p_y^q) / q      q = .7;   q -> 0: cross-entropy;   q = 1: half the absolute error
 
-Its gradient is p_y^q times that of cross-entropy, so examples that the model does not believe count
-less. Zhang, Sabuncu: Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy
+The gradient is p_y^q times that of cross-entropy, so examples whose label the model finds unlikely
+count less. Zhang, Sabuncu: Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy
 Labels, 2018 (the form without truncation).
 """
 
@@ -17,7 +17,7 @@ from .probabilities import losses_from, of_label
 
 
 def gce(problem: Problem, *, q: float = 0.7) -> Method:
-    """A bounded loss: no single wrong label can pull without limit."""
+    """A bounded loss: the pull of a single wrong label is limited."""
     if not 0 < q <= 1:
         raise SettingError(f"q is {q}; expected more than 0 (cross-entropy) and at most 1")
 

@@ -1,13 +1,13 @@
-"""Gold loss correction: the transitions of the labels, measured on the clean set.
+"""Gold loss correction: label transitions, measured on the clean set, correct the train loss.
 
-    C_ij      = mean over clean examples of class i of p~(label j | x)      p~: trained plainly before
+    C_ij      = mean over clean examples of class i of p~(label j | x)      p~: a plain model
     train     f_i = - log sum_c p(c | x) C_c,label
     clean     g_k = - log p(label | x)
     update    (1 - s) mean_i f_i + s mean_k g_k
 
-s = M / (N + M), the clean set's share of all examples: each counts as it would in batches drawn
-from both together, as in the paper; `clean_share` gives it a larger voice. A class without a clean
-example keeps its labels as they are (a row of the identity).
+s = M / (N + M) is the clean set's share of all examples: each example counts as in batches drawn
+from both sets together, as in the paper. `clean_share` sets another s. If a class has no clean
+example, its row of C is that of the identity.
 
 Hendrycks, Mazeika, Wilson, Gimpel: Using Trusted Data to Train Deep Networks on Labels Corrupted by
 Severe Noise, 2018.
@@ -26,21 +26,21 @@ from .probabilities import log_probabilities, losses_from, of_label
 from .requirements import require
 from .transitions import through
 
-LEAST = 1e-12  # of a transition, so that its logarithm is finite
+LEAST = 1e-12  # smallest transition, so that the logarithm is finite
 
 
 def glc(problem: Problem, *, clean_share: float | None = None) -> Method:
-    """Train on what a label says given how labels go wrong, and on the clean set as it is."""
+    """Train with a loss that knows how labels go wrong, and on the clean set as it is."""
     n, m = len(problem.train_labels), len(problem.clean_labels)
     share = m / (n + m) if clean_share is None else clean_share
     if not 0 <= share < 1:
         raise SettingError(f"clean_share is {share}; expected from 0 up to, not including, 1")
     pretrained = require(problem.pretrained, "pretrained", "glc")
-    memory = MethodState(transitions=measured(pretrained, problem.clean, classes=problem.classes))
+    state = MethodState(transitions=measured(pretrained, problem.clean, classes=problem.classes))
     plain = losses_from(problem, lambda log_p, labels: -of_label(log_p, labels))
 
     def corrected(log_p: Tensor, labels: Tensor) -> Tensor:
-        transitions = memory["transitions"].to(log_p).clamp(min=LEAST)
+        transitions = state["transitions"].to(log_p).clamp(min=LEAST)
         return -of_label(through(log_p, transitions.log()), labels)
 
     def weigh(view: View, loss: Loss) -> Weighed:
@@ -55,12 +55,12 @@ def glc(problem: Problem, *, clean_share: float | None = None) -> Method:
         )
 
     return Method(
-        "glc", losses=losses_from(problem, corrected), weigh=weigh, state={"transitions": memory}
+        "glc", losses=losses_from(problem, corrected), weigh=weigh, state={"transitions": state}
     )
 
 
 def measured(model: nn.Module, clean: Batch, *, classes: int) -> Tensor:
-    """C [classes, classes] of a model, in evaluation mode, on the clean set."""
+    """C [classes, classes] from the model's probabilities, in evaluation mode, on the clean set."""
     inputs, targets = clean
     with evaluating(model):
         p = log_probabilities(model(inputs), classes=classes).exp()

@@ -1,13 +1,13 @@
 """Hard negative mining against imbalance.
 
-    majority   the classes that more than 1/classes of the train examples are labelled as
-    kept       every minority example of the batch, and as many majority examples as there are
-               minority ones (one at least): those with the largest losses
+    majority   the classes that more than 1/classes of the train labels name
+    kept       every minority example of the batch, and equally many majority examples (at least
+               one): those with the largest losses
     weight_i   1 / |kept| if kept, else 0
 
-With two classes the majority is the larger one. With more, several classes can be in the majority;
-they compete for the places together. Where all classes are equally frequent there is no majority,
-everything is kept, and this is plain training.
+With two classes, the majority is the larger one. With more, several classes can be in the majority;
+their examples compete together. If all classes are equally frequent there is no majority, every
+example is kept, and this is plain training.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .contract import Method, Problem, View, plain_losses, weighed_by
 
 
 def hard_mining(problem: Problem) -> Method:
-    """Keep the minority, and the hardest of the majority."""
+    """Keep the minority examples and the hardest of the majority."""
     counts = problem.train_labels.long().bincount(minlength=problem.classes)
     majority = counts * problem.classes > counts.sum()
 

@@ -1,10 +1,10 @@
-"""The mentor: from an example's recent losses to how far its label is to be trusted.
+"""The mentor: a small network from an example's recent losses to the trust in its label.
 
-per visit     (loss, loss - moving percentile of the losses), oldest first
-memory        last states of a bidirectional LSTM over the visits       2 * 10
-label         an embedding of the label as given                        2
-progress      an embedding of the percentage of training done           5
-v             sigmoid(linear(tanh(linear(all of it))))                  in (0, 1)
+visit         (loss, loss - moving percentile of the losses)
+history       last states of a bidirectional LSTM over the visits, oldest first    2 * 10 numbers
+label         an embedding of the label as given                                   2
+progress      an embedding of the percentage of training done                      5
+v             sigmoid(linear(tanh(linear(all of these))))                          in (0, 1)
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 STATES, LABEL, PROGRESS, HIDDEN = 10, 2, 5, 20
-LEVELS = 100  # percent
+LEVELS = 100  # one embedding per percent of progress
 
 
 class Mentor(nn.Module):
-    """g(history, label, progress): the logit of v."""
+    """The network; its output is the logit of v."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Mentor(nn.Module):
         )
 
     def forward(self, history: Tensor, labels: Tensor, progress: float) -> Tensor:
-        """[n] from history [n, window, 2], labels [n] and the share of training done."""
+        """Logits [n] from history [n, window, 2], labels [n] and the share of training done."""
         _, (last, _) = self.lstm(history)
         level = torch.full_like(labels, min(int(LEVELS * progress), LEVELS - 1))
         parts = [last.transpose(0, 1).flatten(1), self.label(labels), self.progress(level)]
@@ -38,9 +38,9 @@ class Mentor(nn.Module):
 
 
 def remembered(history: Tensor, visit: Tensor) -> Tensor:
-    """History [n, window, 2] with a visit [n, 2] added and the oldest dropped.
+    """History [n, window, 2] with a visit [n, 2] added and the oldest visit dropped.
 
-    An example seen for the first time (its history is not a number) has been so for ever.
+    For an example without a history (it is NaN), the visit fills the whole window.
     """
     visit = visit.unsqueeze(1)
     shifted = torch.cat([history[:, 1:], visit], dim=1)

@@ -1,4 +1,4 @@
-"""The mentor's lessons: clean examples with labels known to be right, and known to be wrong."""
+"""What the mentor learns from: clean examples with a right label, and again with a wrong one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .contract import Problem
 
 
 def labelled_twice(problem: Problem) -> Tensor:
-    """The clean targets and, below them, as many wrong ones: [2, M], as the criterion takes them."""
+    """[2, M] the clean targets, and below them wrong ones, in the dtype that the criterion takes."""
     _, targets = problem.clean
     away = torch.randint(
         1, problem.classes, targets.shape, generator=problem.generator("mentor labels")
@@ -21,15 +21,18 @@ def labelled_twice(problem: Problem) -> Tensor:
     return torch.stack([targets, wrong.to(targets.dtype)])
 
 
-def losses_of_both(problem: Problem, model: nn.Module, lessons: Tensor, *, size: int) -> Tensor:
-    """The losses of the clean set, rightly then wrongly labelled: [2 M]; leaves no trace."""
+def losses_of_both(problem: Problem, model: nn.Module, targets: Tensor, *, size: int) -> Tensor:
+    """[2 M] the losses of the clean set under the right, then under the wrong `targets` [2, M].
+
+    Computed in pieces of at most `size` examples. The model and the generators stay as they were.
+    """
     inputs, _ = problem.clean
     m = batch_size(inputs, which="clean")
-    pieces = -(-m // size)  # of nearly equal size: a batch norm dislikes a batch of one
+    pieces = -(-m // size)  # of nearly equal size: batch norm fails on a batch of one
     edges = [m * i // pieces for i in range(pieces + 1)]
-    found = []
+    losses = []
     with torch.no_grad(), isolated(model, own_stream=True):
         for start, stop in pairwise(edges):
             outputs = model(rows(inputs, start, stop))
-            found.append([problem.criterion(outputs, y[start:stop]) for y in lessons])
-    return torch.cat([torch.cat(losses) for losses in zip(*found, strict=True)]).float()
+            losses.append([problem.criterion(outputs, y[start:stop]) for y in targets])
+    return torch.cat([torch.cat(parts) for parts in zip(*losses, strict=True)]).float()

@@ -1,22 +1,22 @@
-"""MentorNet: a second network learns, from loss curves, which labels to trust.
+"""MentorNet: a second network, the mentor, learns from losses over time which labels to trust.
 
     v_i        mentor(recent losses of i, its label, epoch)      mentor.py
     weight_i   v_i / n;   1/n during the first fifth of the run (burn-in)
 
-The mentor learns where right and wrong are known: every clean example is taken twice, once with its
-label and once with another, drawn at random. Once an epoch the losses of both are added to their
-histories, under the network as it is and in the mode it is trained in, and the mentor takes
-`rounds` Adam steps on
+The mentor learns from the clean set, where right and wrong are known. Every clean example is used
+twice: with its own label, and with another one drawn at random. Once per epoch the losses of both
+are added to their histories, computed by the network as it is, in training mode. Then the mentor
+takes `rounds` Adam steps on
 
     mean  BCE(v, v*)      v* = 1 for the right label, 0 for the drawn one
 
-The network is never trained on the drawn labels; the mentor never sees whether a train label is
-right. Cost: one forward on the clean set and `rounds` steps of a tiny LSTM an epoch; memory for
+The network is never trained on the drawn labels, and the mentor never sees whether a train label is
+right. Cost per epoch: one forward on the clean set and `rounds` steps of a tiny LSTM. Memory:
 2 * window numbers per train example.
 
 Jiang, Zhou, Leung, Li, Fei-Fei: MentorNet: Learning Data-Driven Curriculum for Very Deep Neural
-Networks on Corrupted Labels, 2018. There the mentor learns from a data set of its own before the
-network is trained; here there is only the clean set, so it learns alongside.
+Networks on Corrupted Labels, 2018. In the paper the mentor learns from a data set of its own before
+the network is trained. Here there is only the clean set, so it learns during the run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def mentornet(
     rounds: int = 20,
     learning_rate: float = 0.01,
 ) -> Method:
-    """Examples count by what a mentor makes of their loss history."""
+    """Weights from a mentor that reads each example's loss history."""
     check(percentile, decay, burn_in)
     if window < 1:
         raise SettingError(f"window is {window}; expected one visit at least")
@@ -53,35 +53,26 @@ def mentornet(
     mentor = seeded(lambda: Mentor(problem.classes), problem.generator("mentor")).to(device)
     adam = torch.optim.Adam(mentor.parameters(), lr=learning_rate)
     threshold = moving_percentile(device)
-    lessons = labelled_twice(problem)
+    targets = labelled_twice(problem)
+    clean_labels = targets.flatten().long().to(device)
     history = MethodState(
         train=torch.full((len(problem.train_labels), window, 2), torch.nan, device=device),
         clean=torch.full((2 * len(problem.clean_labels), window, 2), torch.nan, device=device),
     )
-
-    def study(losses: Tensor, level: Tensor, progress: float) -> None:
-        history["clean"] = remembered(history["clean"], visit(losses, level))
-        labels = lessons.flatten().long().to(device)
-        right = (torch.arange(len(losses), device=device) < len(losses) // 2).float()
-        with torch.enable_grad():
-            for _ in range(rounds):
-                adam.zero_grad()
-                v = mentor(history["clean"], labels, progress)
-                functional.binary_cross_entropy_with_logits(v, right).backward()
-                adam.step()
 
     def weigh(view: View, loss: Loss) -> Weighed:
         n, ids = len(view.ids), view.ids.to(device)
         every = max(1, len(problem.train_labels) // n)
         progress = view.step // every * every / problem.steps
         due = view.step % every == 0
-        # Before the train pass, whose graph needs the running averages as that pass left them.
-        known = losses_of_both(problem, view.model, lessons, size=n).to(device) if due else None
+        # Before the train pass, because its graph needs the running averages as it left them.
+        known = losses_of_both(problem, view.model, targets, size=n).to(device) if due else None
         losses = loss(view.model, view.train)
         seen = losses.detach().float().to(device)
         level = update(threshold, seen, percentile=percentile, decay=decay)
         if known is not None:
-            study(known, level, progress)
+            history["clean"] = remembered(history["clean"], visit(known, level))
+            study(mentor, adam, history["clean"], clean_labels, progress, rounds=rounds)
         history["train"][ids] = remembered(history["train"][ids], visit(seen, level))
         with torch.no_grad():
             v = mentor(history["train"][ids], problem.given(ids), progress).sigmoid()
@@ -97,6 +88,25 @@ def mentornet(
         "history": history,
     }
     return Method("mentornet", losses=plain_losses(problem), weigh=weigh, state=state)
+
+
+def study(
+    mentor: Mentor,
+    adam: torch.optim.Adam,
+    history: Tensor,
+    labels: Tensor,
+    progress: float,
+    *,
+    rounds: int,
+) -> None:
+    """Train the mentor on histories and labels whose first half is right and second half wrong."""
+    right = (torch.arange(len(labels), device=labels.device) < len(labels) // 2).float()
+    with torch.enable_grad():
+        for _ in range(rounds):
+            adam.zero_grad()
+            v = mentor(history, labels, progress)
+            functional.binary_cross_entropy_with_logits(v, right).backward()
+            adam.step()
 
 
 def visit(losses: Tensor, level: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""MentorNet's predefined curriculum: self-paced, with a moving threshold.
+"""MentorNet's predefined curriculum: train on examples with losses under a moving threshold.
 
     lambda     moving average of the 70th percentile of the batches' losses (percentile.py)
     v_i        1 if f_i <= lambda, else max(0, 1 - (f_i - lambda) / slack)
@@ -26,14 +26,14 @@ def mentornet_predefined(
     slack: float = 0.0,
     burn_in: float = 0.2,
 ) -> Method:
-    """Train on what lies below a moving percentile of the losses."""
+    """Train on the examples whose loss is at most a moving percentile of the losses."""
     check(percentile, decay, burn_in)
     if slack < 0:
         raise SettingError(f"slack is {slack}; expected 0 or more, in units of the loss")
-    memory = moving_percentile(problem.train_labels.device)
+    state = moving_percentile(problem.train_labels.device)
 
     def weights(view: View, losses: Tensor) -> Tensor:
-        over = losses - update(memory, losses, percentile=percentile, decay=decay).to(losses)
+        over = losses - update(state, losses, percentile=percentile, decay=decay).to(losses)
         if view.step < burn_in * problem.steps:
             v = torch.ones_like(losses)
         elif slack == 0:
@@ -46,5 +46,5 @@ def mentornet_predefined(
         "mentornet_predefined",
         losses=plain_losses(problem),
         weigh=weighed_by(weights),
-        state={"percentile": memory},
+        state={"percentile": state},
     )

@@ -1,14 +1,14 @@
 """Meta-Weight-Net: a small network from loss to weight, trained so that the clean loss falls.
 
     v_i          = V(f_i; Theta)                              V: 1-100-1, ReLU, sigmoid
-    theta^       = theta - a 1/n sum_i v_i grad f_i(theta)    a: the learning rate; a virtual step
+    theta^       = theta - a 1/n sum_i v_i grad f_i(theta)    a virtual step; a: the learning rate
     Theta        by Adam along  d G(theta^) / d Theta = - a/n sum_i < grad G(theta^), grad f_i > dv_i/dTheta
     weight_i     = V(f_i; Theta new) / n
 
-G is the mean loss of the clean batch. The losses that V reads are constants to it.
+G is the mean loss of the clean batch. V treats its input, the losses, as constants.
 
-Cost: one train forward; a backward that is itself differentiated; the clean batch, forward and
-backward; the update's own backward. Needs operations that can be differentiated twice.
+Cost: one train forward; one backward that is itself differentiated; forward and backward of the
+clean batch; the backward of the update. All operations must be differentiable twice.
 
 Shu, Xie, Yi, Zhao, Zhou, Xu, Meng: Meta-Weight-Net: Learning an Explicit Mapping For Sample
 Weighting, 2019.
@@ -33,7 +33,7 @@ def meta_weight_net(
     learning_rate: float = 1e-3,
     weight_decay: float = 1e-4,
 ) -> Method:
-    """Examples count by their loss, in a way that is learnt from the clean batches."""
+    """Weights from a small network that maps a loss to a weight, trained on the clean batches."""
     if hidden < 1:
         raise SettingError(f"hidden is {hidden}; expected one unit at least")
     network = seeded(lambda: weight_network(hidden), problem.generator("weight network"))
@@ -64,14 +64,14 @@ def weight_network(hidden: int) -> nn.Module:
 def values(network: nn.Module, losses: Tensor) -> Tensor:
     """V of each loss, [n]."""
     own = next(network.parameters())
-    found: Tensor = network(losses.detach().to(own).unsqueeze(1)).squeeze(1)
-    return found.to(losses)
+    weights: Tensor = network(losses.detach().to(own).unsqueeze(1)).squeeze(1)
+    return weights.to(losses)
 
 
 def meta_gradient(
     network: nn.Module, view: View, loss: Loss, losses: Tensor
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """G(theta^), and its gradient for each parameter of V."""
+    """G(theta^), and its gradient with respect to each parameter of V."""
     theta = trainable(view.model)
     step = torch.autograd.grad(
         (values(network, losses) * losses).mean(),
@@ -88,7 +88,7 @@ def meta_gradient(
     direction = torch.autograd.grad(
         clean_loss, list(ahead.values()), allow_unused=True, materialize_grads=True
     )
-    # d theta^ / d Theta = -a d step / d Theta, and the direction is constant to Theta
+    # d theta^ / d Theta = -a d step / d Theta, and the direction does not depend on Theta.
     return clean_loss, torch.autograd.grad(
         step,
         list(network.parameters()),
@@ -111,12 +111,15 @@ class _Called(nn.Module):
 def evaluate_at(
     parameters: dict[str, Tensor], model: nn.Module, loss: Loss, batch: Batch
 ) -> Tensor:
-    """The losses of `batch` with other parameters; running averages and generators stay as they are."""
-    # Copies, not restored afterwards: the train pass still needs its own, at their version.
+    """The losses of `batch` with other parameters; running averages and generators do not change."""
+    # The pass writes into copies of the buffers. Writing and restoring the originals would change
+    # their version counters, and the backward of the train pass checks those.
     buffers = {name: b.clone() for name, b in model.named_buffers()}
     replaced = {f"model.{name}": t for name, t in {**buffers, **parameters}.items()}
     devices = {p.device for p in parameters.values() if p.device.type == "cuda"}
     with torch.random.fork_rng(devices=list(devices)):
-        torch.manual_seed(int(torch.randint(2**62, ())))  # not the masks of the next train batch
+        torch.manual_seed(
+            int(torch.randint(2**62, ()))
+        )  # other dropout masks than the next train batch
         losses: Tensor = functional_call(_Called(model, loss), replaced, (batch,))
         return losses

@@ -1,4 +1,4 @@
-"""What a method remembers from step to step: named tensors of fixed size."""
+"""What a method keeps between steps: named tensors of fixed shape."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..errors import SettingError
 
 
 class MethodState:
-    """Tensors by name; they change in value, never in shape.
+    """Tensors by name; their values change, their shapes do not.
 
     >>> import torch
-    >>> memory = MethodState(count=torch.zeros(2))
-    >>> memory["count"][0] += 1
-    >>> memory.state_dict()
+    >>> state = MethodState(count=torch.zeros(2))
+    >>> state["count"][0] += 1
+    >>> state.state_dict()
     {'count': tensor([1., 0.])}
     """
 
@@ -29,11 +29,11 @@ class MethodState:
         self._tensors[name].copy_(value)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The tensors themselves, not copies, as modules do."""
+        """The tensors themselves, not copies, as in a module's `state_dict`."""
         return dict(self._tensors)
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take over the values; refuses another set of names or other shapes."""
+        """Copy the values; refuses other names or other shapes."""
         came = {name: tuple(value.shape) for name, value in state.items()}
         expected = {name: tuple(value.shape) for name, value in self._tensors.items()}
         if came != expected:

@@ -1,7 +1,7 @@
-"""The table of methods: the only list of them. A row, a file and a card make one.
+"""The table of methods, the only list of them. A method is a row here, a file and a card in docs.
 
 `cost` is the time of a step in plain steps (one forward and one backward on the train batch), with
-a clean batch as large as the train batch where there is one.
+a clean batch as large as the train batch if the method uses one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from .weighted import weighted
 class Entry:
     """One row: a factory `make(problem, **options)`, and what it needs of a problem (requirements.py).
 
-    `shares`: whether processes that share a batch get what one would; if not, they are refused.
+    `shares`: whether several processes that share a batch get the same result as one process. If
+    not, `make` refuses to work in several processes.
     """
 
     make: Callable[..., Method]
@@ -56,7 +57,7 @@ class Entry:
 
     @property
     def pretrains(self) -> bool:
-        """Whether a plain model must be trained first, for `pretrained` and `confusion`."""
+        """Whether a plain model must be trained first, for `pretrained` or `confusion`."""
         return not {"pretrained", "confusion"}.isdisjoint(self.needs)
 
 
@@ -165,18 +166,18 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""Every method by its name: what makes it, what it costs, what it needs."""
+"""Every method by its name: its factory, its cost and what it needs."""
 
 
 def lookup(name: str) -> Entry:
-    """The row of `name`, or an error that suggests the nearest."""
+    """The row of `name`, or an error that suggests the nearest name."""
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     return METHODS[name]
 
 
 def make(name: str, problem: Problem, **options: Any) -> Method:
-    """The method of that name for a problem, refused where the problem lacks what it needs."""
+    """The method of that name for a problem; an error if the problem lacks what the method needs."""
     entry = lookup(name)
     known = list(inspect.signature(entry.make).parameters)[1:]
     for option in options:

@@ -1,10 +1,10 @@
-"""A method and its schedule, as typed: `s_model_conf+es+ft`.
+"""A method and its schedule in one word: `s_model_conf+es+ft`.
 
     plan = method ["+es"] ["+ft"]
     +es    early stopping: the shorter schedule
     +ft    fine-tuning on the clean set afterwards
 
-The suffixes may be typed in either order; a plan prints in the order above.
+The suffixes are accepted in any order; a plan prints them in the order above.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SUFFIXES = {"es": "early_stop", "ft": "fine_tune"}
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run: a method from the table, stopped early or not, fine-tuned or not.
+    """A method of the table, with or without early stopping and fine-tuning.
 
     >>> str(Plan("uniform", fine_tune=True))
     'uniform+ft'
@@ -38,7 +38,7 @@ class Plan:
 
 
 def parse(text: str) -> Plan:
-    """The plan that `text` says.
+    """The plan that `text` stands for.
 
     >>> parse("uniform+es")
     Plan(method='uniform', early_stop=True, fine_tune=False)

@@ -1,4 +1,4 @@
-"""Class probabilities from either form of output, for losses that are defined by them.
+"""Class probabilities from either form of output, for losses that are defined through them.
 
 logits [n, classes]            log p_c = z_c - log sum_k exp z_k
 one logit [n] or [n, 1]        log p_1 = log sigmoid(z),   log p_0 = log sigmoid(-z)
@@ -18,7 +18,7 @@ from .contract import Problem
 
 
 def log_probabilities(outputs: Tensor, *, classes: int) -> Tensor:
-    """[n, classes] from a model's outputs. Log-probabilities come back as they are.
+    """[n, classes] from a model's outputs; outputs that are log-probabilities do not change.
 
     >>> log_probabilities(torch.zeros(1), classes=2).exp()
     tensor([[0.5000, 0.5000]])
@@ -37,7 +37,7 @@ def log_probabilities(outputs: Tensor, *, classes: int) -> Tensor:
 
 
 def of_label(log_p: Tensor, labels: Tensor) -> Tensor:
-    """log p of each example's own label, [n]."""
+    """[n] log p of each example's label, from log p [n, classes] and labels [n]."""
     return log_p.gather(1, labels.unsqueeze(1)).squeeze(1)
 
 

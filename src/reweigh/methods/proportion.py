@@ -2,7 +2,7 @@
 
     weight_i = (1 / N_c(i)) / sum_j (1 / N_c(j))      N_c: train examples labelled c, as given
 
-Normalised over the batch, so that the size of a step does not depend on who is in it.
+Normalised over the batch, so that the size of a step does not depend on which classes are in it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .contract import Method, Problem, View, plain_losses, weighed_by
 
 
 def proportion(problem: Problem) -> Method:
-    """Rare classes count more: every class has the same total weight over the train part."""
+    """Rare classes count more, so that all classes have the same total weight over the train part."""
     counts = problem.train_labels.long().bincount(minlength=problem.classes)
 
     def weights(view: View, losses: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Random weights: what the noise in the weights does without what they know.
+"""Random weights: a control that has the noise of the learnt weights, but no information.
 
     weight_i = max(z_i, 0) / sum_j max(z_j, 0)      z_i ~ N(0, 1), drawn anew at every step
 

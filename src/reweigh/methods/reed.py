@@ -1,10 +1,10 @@
-"""Bootstrapping: the target is in part what the model itself believes.
+"""Bootstrapping: the target is a mixture of the given label and the model's own prediction.
 
     hard    f_i = - beta log p_y - (1 - beta) log max_c p_c             beta = .8
     soft    f_i = - beta log p_y - (1 - beta) sum_c p_c log p_c         beta = .95
 
-y is the label as given. In the soft form the gradient flows through the target too, so that the
-second term is an entropy to be minimised.
+y is the label as given. In the soft form the gradient flows through the target too, so the second
+term minimises the entropy of the prediction.
 
 Reed, Lee, Anguelov, Szegedy, Erhan, Rabinovich: Training Deep Neural Networks on Noisy Labels with
 Bootstrapping, 2015.

@@ -1,10 +1,10 @@
-"""What a method may ask of a problem beyond a train part, and the refusal where it is not there.
+"""What a method can require of a problem besides a train part, and the error if it is missing.
 
 classes       targets that are classes
-clean         one trusted example at least
-right_share   the oracle's share of right labels per class
+clean         at least one trusted example
+right_share   the true share of right labels per class, known to an oracle only
 pretrained    a model trained plainly on the same data
-confusion     that model's predictions against the given labels
+confusion     counts of that model's predictions against the given labels
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def check(problem: Problem, needs: Collection[str], method: str) -> None:
 
 
 def require(value: T | None, need: str, method: str) -> T:
-    """Return `value`, or refuse as `check` does where a factory is called by itself."""
+    """Return `value`; if it is None, raise as `check` does, for a factory called without `make`."""
     if value is None:
         raise SettingError(_lacking(need, method))
     return value

@@ -2,7 +2,7 @@
 
 P(example i is drawn) = 1 / (classes * N_c(i))      weight_i = 1 / n
 
-N_c counts the train examples labelled c, as given. The loop draws; see `Sampling.balanced`.
+N_c is the number of train examples given label c. The loop draws the batches: `Sampling.balanced`.
 """
 
 from __future__ import annotations

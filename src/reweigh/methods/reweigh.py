@@ -1,4 +1,4 @@
-"""Learning to reweight examples: ours.
+"""Learning to reweight examples: the method of this library.
 
     score_i  = < grad f_i , grad G >                   G: mean loss of the clean batch
     weight_i = max(score_i, 0) / sum_j max(score_j, 0)
@@ -25,38 +25,42 @@ def reweigh(
     params: Params = None,
     chunk: int | None = None,
 ) -> Method:
-    """Examples count by how much a step on them helps the clean batch; options as `Reweighter`'s."""
+    """Weights by how much a step on an example helps the clean batch; options as of `Reweighter`."""
     options = {"backend": backend, "safeguard": safeguard, "params": params, "chunk": chunk}
-    memory = _Reweighing(options)
+    reweighing = _Reweighing(options)
     return Method(
-        "reweigh", losses=plain_losses(problem), weigh=memory.weigh, state={"reweighter": memory}
+        "reweigh",
+        losses=plain_losses(problem),
+        weigh=reweighing.weigh,
+        state={"reweighter": reweighing},
     )
 
 
 def reweigh_literal(
     problem: Problem, *, backend: str = "auto", params: Params = None, chunk: int | None = None
 ) -> Method:
-    """The same without a safeguard: the paper to the letter."""
+    """The same without a safeguard: exactly the paper's rule."""
     method = reweigh(problem, backend=backend, safeguard=None, params=params, chunk=chunk)
     return replace(method, name="reweigh_literal")
 
 
 class _Reweighing:
-    """A `Reweighter` that is made when the model is first seen, from the state known by then."""
+    """A `Reweighter` that is made at the first step, when the model is known, from the saved state."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options, self._state = options, dict[str, Any]()
         self._reweighter: Reweighter | None = None
 
     def weigh(self, view: View, loss: Loss) -> Weighed:
-        known = self._reweighter
-        if known is None or known.model is not view.model:
+        weigh = self._reweighter
+        if weigh is None or weigh.model is not view.model:
             self._state = self.state_dict()
-            known = self._reweighter = Reweighter(view.model, loss, **self._options)
-            known.load_state_dict(self._state)
-        step = known(view.train, view.clean)
-        share = step.shared_by / max(1, len(step.weights))  # of the batch that processes share
-        return Weighed(step.loss, step.weights * share, step.losses, step.scores, step.clean_loss)
+            weigh = self._reweighter = Reweighter(view.model, loss, **self._options)
+            weigh.load_state_dict(self._state)
+        step = weigh(view.train, view.clean)
+        # If processes share the batch, the weights sum to one over all of it; see `Weighed`.
+        size = step.shared_by / max(1, len(step.weights))
+        return Weighed(step.loss, step.weights * size, step.losses, step.scores, step.clean_loss)
 
     def state_dict(self) -> dict[str, Any]:
         return self._state if self._reweighter is None else self._reweighter.state_dict()

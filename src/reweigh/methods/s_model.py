@@ -3,12 +3,12 @@
     p(label j | x) = sum_i p(class i | x) T_ij         T_ij = exp b_ij / sum_k exp b_ik
     f_i            = - log p(label given | x)          b trained together with the network
 
-    s_model        T begins near the identity: 1 - e on the diagonal, e / (classes - 1) elsewhere
-    s_model_conf   T begins as the confusion of a model trained plainly: train examples by the class
-                   it predicts (row) and the label given (column), one pseudo-example a row added
-                   in the proportions above, so that no entry is zero
+    s_model        T starts near the identity: 1 - e on the diagonal, e / (classes - 1) elsewhere
+    s_model_conf   T starts as the confusion of a plain model: train examples counted by the class
+                   it predicts (row) and the label given (column). One pseudo-example per row is
+                   added, in the proportions above, so that no entry is zero
 
-The network itself begins afresh in both. At test time its own output counts, without the layer.
+The network itself starts from fresh weights in both. At test time it is used without the layer.
 
 Goldberger, Ben-Reuven: Training Deep Neural Networks Using a Noise Adaptation Layer, 2017 (the
 simple form, in which T does not depend on x).
@@ -28,7 +28,7 @@ from .transitions import near_identity, through
 
 
 class NoiseLayer(nn.Module):
-    """`base` with a trainable layer of label transitions; forward gives log p(label | x)."""
+    """`base` followed by a trainable layer of label transitions; the output is log p(label | x)."""
 
     def __init__(self, base: nn.Module, transitions: Tensor) -> None:
         super().__init__()
@@ -43,13 +43,13 @@ class NoiseLayer(nn.Module):
 
 
 def s_model(problem: Problem, *, noise: float = 0.1) -> Method:
-    """A noise layer that begins near the identity; `noise` is e."""
+    """A noise layer that starts near the identity; `noise` is e."""
     _check(noise)
     return _with_layer(problem, "s_model", near_identity(problem.classes, noise))
 
 
 def s_model_conf(problem: Problem, *, noise: float = 0.1) -> Method:
-    """A noise layer that begins as a plain model's confusion."""
+    """A noise layer that starts as a plain model's confusion."""
     _check(noise)
     confusion = require(problem.confusion, "confusion", "s_model_conf").float().cpu()
     smooth = confusion + near_identity(problem.classes, noise)

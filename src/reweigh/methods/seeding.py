@@ -1,4 +1,4 @@
-"""Networks that begin the same for the same seed, whatever was drawn before."""
+"""Networks with the same initial weights for the same seed, whatever was drawn before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 def seeded(build: Callable[[], Network], generator: torch.Generator) -> Network:
-    """What `build` makes when the global generator starts from this one's seed; it is put back."""
+    """`build()` under the seed of `generator`; torch's global generator is restored afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(generator.initial_seed())
         return build()

@@ -1,11 +1,12 @@
-"""Self-paced learning: easy examples first, in the end all of them.
+"""Self-paced learning: easy examples first, all of them at the end.
 
     weight_i = 1 / k  for the k smallest losses of the batch, else 0
     k        = ceil(s n),   s = start + (1 - start) t / (T - 1)      start = .5
 
-t is the step, T the steps of the run. Kumar, Packer, Koller: Self-Paced Learning for Latent
-Variable Models, 2010, in which an example is in when its loss is below a threshold that grows until
-all are in; here the threshold is the batch's own quantile s, so that it needs no unit.
+t is the step, T the number of steps of the run. Kumar, Packer, Koller: Self-Paced Learning for
+Latent Variable Models, 2010. There an example is used if its loss is below a threshold that grows
+until all are used. Here the threshold is the quantile s of the batch's losses, so it has no unit to
+tune.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .contract import Method, Problem, View, plain_losses, weighed_by
 
 
 def self_paced(problem: Problem, *, start: float = 0.5) -> Method:
-    """Train on the easiest share of each batch; the share grows to all of it."""
+    """Train on the easiest share of each batch; the share grows to the whole batch."""
     if not 0 < start <= 1:
         raise SettingError(f"start is {start}; expected a share of the batch, above 0 and up to 1")
 

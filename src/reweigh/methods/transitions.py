@@ -1,4 +1,4 @@
-"""Label transitions T_ij = p(label j | class i), rows summing to one."""
+"""Label transitions: T_ij = p(label j | class i); every row sums to one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def near_identity(classes: int, noise: float) -> Tensor:
-    """1 - noise on the diagonal, the rest spread evenly.
+    """T [classes, classes]: 1 - noise on the diagonal, the rest of each row equal.
 
     >>> near_identity(3, 0.5)
     tensor([[0.5000, 0.2500, 0.2500],
@@ -21,7 +21,7 @@ def near_identity(classes: int, noise: float) -> Tensor:
 def through(log_p: Tensor, log_transitions: Tensor) -> Tensor:
     """log sum_i p_i T_ij, [n, classes], from log p [n, classes] and log T.
 
-    In logarithms throughout, which keeps the gradient where p underflows; the price is memory for
+    Computed in logarithms, so that there is a gradient even if p underflows. This takes memory for
     n * classes^2 numbers.
     """
     return (log_p.unsqueeze(2) + log_transitions).logsumexp(dim=1)

@@ -1,9 +1,10 @@
-"""The oracle of class-wise noise.
+"""Weights of an oracle that knows the noise rate of each class.
 
     weight_i = r_c(i) / sum_j r_c(j)      r_c: share of right labels among those given class c
 
-Ren, Zeng, Yang, Urtasun: Learning to Reweight Examples for Robust Deep Learning, 2018. Nobody knows
-r outside an experiment; it says how far knowing the noise of each class, but not the examples, goes.
+Ren, Zeng, Yang, Urtasun: Learning to Reweight Examples for Robust Deep Learning, 2018. Outside an
+experiment nobody knows r. The method shows how much it helps to know the noise of each class, but
+not which examples are wrong.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 """The paper's networks, and small ones for small data.
 
-build("resnet32", classes=100)              by name, from the table
-build("wrn28-10", as_published=True)        the public code's details instead of the paper's shapes
-ResNet(ResNetOptions(depth=32, ...))        or by hand
+    build("resnet32", classes=100)              by name, from the table below
+    build("wrn28-10", as_published=True)        as in the paper's public code, not as in its text
+    ResNet(ResNetOptions(depth=32, ...))        or with options of your own
+
+Read in this order: `resnet` and `wide_resnet` (with `norm` and `shortcut`), `lenet`, `image_cnn`,
+`small_networks`; `initialisation` is how their weights start.
 """
 
 from __future__ import annotations
@@ -71,11 +74,11 @@ MODELS: Mapping[str, Callable[[int, bool], nn.Module]] = MappingProxyType(
         "digits-cnn": lambda classes, _: DigitsCNN(classes),
     }
 )
-"""Every model by its name: `MODELS[name](classes, as_published)` makes one; see `build`."""
+"""Every model by its name: `MODELS[name](classes, as_published)` makes it; see `build`."""
 
 
 def build(name: str, *, classes: int = 10, as_published: bool = False) -> nn.Module:
-    """The model called `name`; `lenet` with two classes has one output, for a binary loss."""
+    """A new model called `name`; `lenet` for two classes has one output, for a binary loss."""
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     if classes < 2:

@@ -1,10 +1,10 @@
-"""A plain convolutional network for images of any size: the default for a user's own folder.
+"""A plain convolutional network for images of any size: the default for a user's image folder.
 
-    x -> [conv 3x3 -> relu -> max-pool 2x2] 32, 64 -> conv 3x3, 128 -> relu -> mean over 4x4 fields
-      -> linear 128 -> relu -> linear
+    x -> [conv 3x3 -> relu -> max-pool 2x2] with 32, then 64 channels -> conv 3x3, 128 -> relu
+      -> mean over each cell of a 4x4 grid -> linear 128 -> relu -> linear
 
-No batch normalisation: examples stay apart, so the cheapest exact back-end can weigh them.
-About 10 million multiplications for a 32x32 image.
+There is no batch normalisation, so examples do not mix and the cheapest exact back-end can weigh
+them. Cost: about 10 million multiplications for a 32x32 image.
 """
 
 from __future__ import annotations

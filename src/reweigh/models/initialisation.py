@@ -1,8 +1,8 @@
-"""How weights begin.
+"""Initial weights; biases start at zero.
 
-he             N(0, 2 / fan_out) for convolutions, fan_out = outputs * kernel area
-               N(0, 2 / fan_in) for linear layers before a ReLU, N(0, 1 / fan_in) for the last
-truncated      N(0, std^2) cut at two standard deviations, biases zero (LeNet)
+he             convolutions N(0, 2 / fan_out), fan_out = outputs * kernel area;
+               linear layers before a ReLU N(0, 2 / fan_in); the last one N(0, 1 / fan_in)
+truncated      N(0, std^2), cut at two standard deviations (LeNet)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import nn
 
 
 def he(model: nn.Module) -> None:
-    """He et al. (2015) for every convolution; the head gets unit gain; biases zero."""
+    """He et al. (2015) for convolutions and linear layers; the last linear layer has gain one."""
     linear = [m for m in model.modules() if isinstance(m, nn.Linear)]
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
@@ -26,7 +26,7 @@ def he(model: nn.Module) -> None:
 
 
 def truncated(model: nn.Module, std: float) -> None:
-    """Truncated normal of scale `std` for all weights, biases zero."""
+    """A truncated normal of scale `std` for all weights."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)

@@ -1,11 +1,11 @@
-"""LeNet, as the 4-vs-9 experiment has it.
+"""LeNet as in the paper's experiment on the digits 4 and 9.
 
     x -> [conv 5x5 -> max-pool 3x3, /2 -> relu] x 3, 16 32 64 channels, 28 -> 14 -> 7 -> 4 pixels
       -> linear 1024-100 -> relu -> linear 100-outputs
 
-Convolutions and pools are "same"-padded as TensorFlow does it: what is odd goes to the right and
-bottom. Weights begin truncated normal with scale .1, biases at zero. One output gives logits [n]
-for a binary cross-entropy; more give [n, outputs].
+Convolutions and pools have TensorFlow's "same" padding: an odd pixel is padded at the right and at
+the bottom. Weights start as a truncated normal with scale .1, biases at zero. With one output the
+logits are [n], for a binary cross-entropy; with more they are [n, outputs].
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .initialisation import truncated
 
 @dataclass(frozen=True)
 class LeNetOptions:
-    """`outputs=1` is the paper's binary task; `outputs=10` reads digits."""
+    """`outputs=1` for the paper's binary task, `outputs=10` for all digits."""
 
     outputs: int = 1
     channels: int = 1
@@ -47,7 +47,8 @@ class LeNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
-        # Even sizes: one window more, over the right edge. Odd ones (7): one pixel on each side.
+        # "Same" padding: even sizes get one window more, over the right edge; odd ones (7) get one
+        # pixel on each side.
         x = F.relu(F.max_pool2d(self.conv1(x), 3, 2, ceil_mode=True))
         x = F.relu(F.max_pool2d(self.conv2(x), 3, 2, ceil_mode=True))
         x = F.relu(F.max_pool2d(self.conv3(x), 3, 2, padding=1))

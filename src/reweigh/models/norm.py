@@ -1,10 +1,10 @@
-"""Batch normalisation with the options the published code uses.
+"""Batch normalisation with the options of the paper's public code.
 
     y = scale * (x - mean) / sqrt(var + eps) + shift
     running <- (1 - momentum) * running + momentum * batch
 
-`scale=False` fixes the scale at one. It is kept as a buffer, not dropped: kernels and code that
-read `norm.weight` find what they expect, and it is no parameter to count, train or weigh.
+`scale=False` fixes the scale at one. It stays as a buffer, so that kernels and code that read
+`norm.weight` still work, but it is not a parameter that would be counted, trained or weighed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Norm:
     momentum: float = 0.1
 
     def __call__(self, channels: int) -> nn.BatchNorm2d:
-        """A layer for `channels` channels."""
+        """A batch norm layer for `channels` channels."""
         layer = nn.BatchNorm2d(channels, eps=self.eps, momentum=self.momentum)
         if not self.scale:
             del layer.weight

@@ -3,7 +3,7 @@
     x -> conv 3x3, w -> stage w -> stage 2 w, /2 -> stage 4 w, /2 -> mean over pixels -> linear
     a stage is (depth - 2) / 6 units;  post:  y = relu(x' + norm conv relu norm conv x)
                                        pre:   y = x' + conv relu norm conv relu norm x
-    x' is x, or a shortcut where the shape changes
+    x' is x, or a shortcut of x if the shape changes
 
 Width w is 16. Parameters at 10 classes, `pad` shortcut: ResNet-20 0.27 M, -32 0.46 M, -56 0.85 M.
 """
@@ -24,9 +24,9 @@ from .shortcut import shortcut
 
 @dataclass(frozen=True)
 class ResNetOptions:
-    """The paper's shapes by default; `AS_PUBLISHED` is what its public code does.
+    """The paper's network by default; `AS_PUBLISHED` is that of its public code.
 
-    `stem_stride=2` halves the image at once: a quarter of the cost, for small machines.
+    `stem_stride=2` halves the image in the first layer: a quarter of the cost, for small machines.
     """
 
     depth: int = 32
@@ -51,7 +51,7 @@ AS_PUBLISHED = ResNetOptions(pre_activation=True, shortcut="average_pool", norm=
 
 
 class Unit(nn.Module):
-    """Two 3x3 convolutions and the way around them."""
+    """Two 3x3 convolutions and a shortcut around them."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, options: ResNetOptions) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class ResNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
         x = self.stem(x)
-        # A pre-activation unit begins with its own norm; the last one's output still needs one.
+        # A pre-activation unit starts with its norm, so only the output of the last one needs one.
         x = x if self.options.pre_activation else F.relu(self.stem_norm(x))
         x = self.units(x)
         x = F.relu(self.head_norm(x)) if self.options.pre_activation else x

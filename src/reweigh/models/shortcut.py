@@ -1,4 +1,4 @@
-"""What carries the input of a residual unit past it when the shape changes.
+"""Shortcuts: how the input of a residual unit is added to its output if the shape changes.
 
 pad           take every other pixel, append zero channels      no parameters (He et al., option A)
 average_pool  mean of 2x2 pixels, append zero channels          no parameters (published code)
@@ -17,7 +17,7 @@ from ..errors import unknown
 
 
 class PadShortcut(nn.Module):
-    """Subsample by `stride` (by mean or by skipping) and widen with zeros, as much on each side."""
+    """Subsample by `stride` (by mean or by skipping) and add zero channels, equally on both sides."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, *, mean: bool) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ SHORTCUTS: Mapping[str, Callable[[int, int, int], nn.Module]] = MappingProxyType
 
 
 def shortcut(kind: str, inputs: int, outputs: int, stride: int) -> nn.Module:
-    """The shortcut called `kind`; the identity when no shape changes."""
+    """The shortcut called `kind`; the identity if the shape does not change."""
     if kind not in SHORTCUTS:
         raise unknown("shortcut", kind, SHORTCUTS)
     if inputs == outputs and stride == 1:

@@ -1,4 +1,4 @@
-"""Small models for small data: a plain MLP, and a CNN for the 8x8 digits.
+"""Small networks for small data: a plain MLP, and a CNN for images of 8x8 digits.
 
 MLP        flatten -> [linear -> relu -> dropout] for each hidden size -> linear
 DigitsCNN  conv 3x3, 32 -> relu -> conv 3x3, 64 -> relu -> max-pool 2x2 -> linear 128 -> linear
@@ -34,7 +34,7 @@ class MLPOptions:
 
 
 class MLP(nn.Module):
-    """Anything that flattens to [n, inputs] to logits [n, classes]."""
+    """Inputs that flatten to [n, inputs] to logits [n, classes]."""
 
     def __init__(self, options: MLPOptions | None = None) -> None:
         super().__init__()

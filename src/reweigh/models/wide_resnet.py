@@ -2,12 +2,13 @@
 
     x -> conv 3x3, 16 -> stage 16 k -> stage 32 k, /2 -> stage 64 k, /2 -> norm relu mean -> linear
     a stage is (depth - 4) / 6 units;   y = x' + conv dropout relu norm conv a,   a = relu norm x
-    x' is x, or a 1x1 convolution of `a` where the shape changes
+    x' is x, or a 1x1 convolution of `a` if the shape changes
 
 Parameters at 10 classes: WRN-28-10 36.5 M, WRN-16-4 2.7 M.
 
-`dropout_at="input"` puts the dropout before the first convolution of a unit, and none in the very
-first unit, as the published code does; the default is between the convolutions, as in WRN's paper.
+`dropout_at="input"` puts the dropout before the first convolution of a unit, except in the first
+unit, as the public code of the reweighting paper does. The default is between the two convolutions,
+as in the paper on wide residual networks.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ DROPOUT_PLACES = ("between", "input")
 
 @dataclass(frozen=True)
 class WideResNetOptions:
-    """WRN-28-10 with dropout .3 by default; `AS_PUBLISHED` is what the paper's public code does."""
+    """WRN-28-10 with dropout .3 by default; `AS_PUBLISHED` is that of the public code."""
 
     depth: int = 28
     width: int = 10
@@ -55,7 +56,7 @@ AS_PUBLISHED = WideResNetOptions(dropout_at="input", shortcut="average_pool", no
 
 
 class WideUnit(nn.Module):
-    """Pre-activation unit with dropout."""
+    """A pre-activation unit with dropout."""
 
     def __init__(
         self, inputs: int, outputs: int, stride: int, *, first: bool, options: WideResNetOptions

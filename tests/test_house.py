@@ -1,0 +1,50 @@
+"""Rules that the whole source tree keeps, so that a reader can rely on them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "reweigh"
+FILES = sorted(SOURCE.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+
+MOST_LINES = 60  # of a function
+COMMAND_SIGNATURES = {  # every option of a command is a parameter with its help
+    "cli/bench.py": {"bench"},
+    "cli/reproduce.py": {"reproduce"},
+    "cli/review.py": {"review"},
+    "cli/train.py": {"train"},
+}
+LINES_BEFORE = 27_409  # of all source files, before the tree was arranged in packages
+
+
+def name(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def test_a_function_fits_a_screen():
+    long = {
+        f"{name(path)}:{node.name}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno + 1 > MOST_LINES
+        and node.name not in COMMAND_SIGNATURES.get(name(path), set())
+    }
+    assert not long
+
+
+def test_imports_of_ours_are_relative():
+    absolute = {
+        f"{name(path)}:{node.lineno}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Import) and any(a.name.split(".")[0] == "reweigh" for a in node.names))
+        or (isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "reweigh")
+    }  # fmt: skip
+    assert not absolute
+
+
+def test_the_tree_has_fewer_lines_than_before():
+    assert sum(len(p.read_text(encoding="utf-8").splitlines()) for p in FILES) < LINES_BEFORE

@@ -16,7 +16,6 @@ COMMAND_SIGNATURES = {  # every option of a command is a parameter with its help
     "cli/review.py": {"review"},
     "cli/train.py": {"train"},
 }
-LINES_BEFORE = 27_409  # of all source files, before the tree was arranged in packages
 
 
 def name(path: Path) -> str:
@@ -44,7 +43,3 @@ def test_imports_of_ours_are_relative():
         or (isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "reweigh")
     }  # fmt: skip
     assert not absolute
-
-
-def test_the_tree_has_fewer_lines_than_before():
-    assert sum(len(p.read_text(encoding="utf-8").splitlines()) for p in FILES) < LINES_BEFORE

@@ -40,6 +40,7 @@ from .weighted import weighted
 class Entry:
     """One row: a factory `make(problem, **options)`, and what it needs of a problem (requirements.py).
 
+    The name of the factory is the name of the method.
     `shares`: whether several processes that share a batch get the same result as one process. If
     not, `make` refuses to work in several processes.
     """
@@ -61,111 +62,37 @@ class Entry:
         return not {"pretrained", "confusion"}.isdisjoint(self.needs)
 
 
-METHODS: Mapping[str, Entry] = MappingProxyType(
-    {
-        "uniform": Entry(uniform, "Plain training: every example counts the same.", "1"),
-        "proportion": Entry(
-            proportion, "Examples count by the inverse frequency of their class.", "1", ("classes",)
-        ),
-        "resample": Entry(
-            resample, "Batches draw every class equally often.", "1", ("classes",)
-        ),
-        "hard_mining": Entry(
-            hard_mining,
-            "Keeps the minority and the hardest examples of the majority.",
-            "1",
-            ("classes",),
-        ),
-        "random": Entry(random, "Rectified Gaussian weights, drawn anew at every step.", "1"),
-        "weighted": Entry(
-            weighted,
-            "Oracle: examples count by the true share of right labels in their class.",
-            "1",
-            ("classes", "right_share"),
-        ),
-        "reed_hard": Entry(
-            reed_hard,
-            "Targets mixed with the class that the model predicts.",
-            "1",
-            ("classes",),
-        ),
-        "reed_soft": Entry(
-            reed_soft,
-            "Targets mixed with the probabilities that the model predicts.",
-            "1",
-            ("classes",),
-        ),
-        "s_model": Entry(
-            s_model,
-            "A softmax layer of label transitions, trained with the network.",
-            "1",
-            ("classes",),
-        ),
-        "s_model_conf": Entry(
-            s_model_conf,
-            "The same layer, begun from the confusion of a model trained plainly.",
-            "1, after a plain run",
-            ("classes", "confusion"),
-        ),
-        "mentornet": Entry(
-            mentornet,
-            "A second network learns from loss histories which labels to trust.",
-            "1",
-            ("classes", "clean"),
-            shares=False,
-        ),
-        "mentornet_predefined": Entry(
-            mentornet_predefined, "Trains on what lies below a moving percentile of the losses.", "1"
-        ),
-        "clean_only": Entry(
-            clean_only, "Plain training on the clean set alone.", "1", ("clean",)
-        ),
-        "reweigh": Entry(
-            reweigh,
-            "Ours: examples count by how much a step on them helps the clean batch.",
-            "2.5 to 3",
-            ("clean",),
-        ),
-        "reweigh_literal": Entry(
-            reweigh_literal,
-            "Ours without a safeguard: the paper's rule to the letter.",
-            "2.5 to 3",
-            ("clean",),
-        ),
-        "focal": Entry(
-            focal,
-            "Cross-entropy that counts less where the model is already sure.",
-            "1",
-            ("classes",),
-        ),
-        "self_paced": Entry(self_paced, "Easy examples first, in the end all of them.", "1"),
-        "glc": Entry(
-            glc,
-            "A loss corrected by label transitions measured on the clean set.",
-            "2, after a plain run",
-            ("classes", "clean", "pretrained"),
-        ),
-        "gce": Entry(
-            gce,
-            "A bounded loss between cross-entropy and absolute error.",
-            "1",
-            ("classes",),
-        ),
-        "co_teaching": Entry(
-            co_teaching,
-            "Two networks hand each other the examples with small losses.",
-            "2",
-            shares=False,
-        ),
-        "meta_weight_net": Entry(
-            meta_weight_net,
-            "A small network from loss to weight, learnt from the clean batches.",
-            "4 to 5",
-            ("clean",),
-            shares=False,
-        ),
-    }
+_ROWS = (
+    Entry(uniform, "Plain training: every example counts the same.", "1"),
+    Entry(proportion, "Examples count by the inverse frequency of their class.", "1", ("classes",)),
+    Entry(resample, "Batches draw every class equally often.", "1", ("classes",)),
+    Entry(hard_mining, "Keeps the minority and the hardest examples of the majority.", "1", ("classes",)),
+    Entry(random, "Rectified Gaussian weights, drawn anew at every step.", "1"),
+    Entry(weighted, "Oracle: examples count by the true share of right labels in their class.",
+          "1", ("classes", "right_share")),
+    Entry(reed_hard, "Targets mixed with the class that the model predicts.", "1", ("classes",)),
+    Entry(reed_soft, "Targets mixed with the probabilities that the model predicts.", "1", ("classes",)),
+    Entry(s_model, "A softmax layer of label transitions, trained with the network.", "1", ("classes",)),
+    Entry(s_model_conf, "The same layer, begun from the confusion of a model trained plainly.",
+          "1, after a plain run", ("classes", "confusion")),
+    Entry(mentornet, "A second network learns from loss histories which labels to trust.",
+          "1", ("classes", "clean"), shares=False),
+    Entry(mentornet_predefined, "Trains on what lies below a moving percentile of the losses.", "1"),
+    Entry(clean_only, "Plain training on the clean set alone.", "1", ("clean",)),
+    Entry(reweigh, "Ours: examples count by how much a step on them helps the clean batch.",
+          "2.5 to 3", ("clean",)),
+    Entry(reweigh_literal, "Ours without a safeguard: the paper's rule to the letter.", "2.5 to 3", ("clean",)),
+    Entry(focal, "Cross-entropy that counts less where the model is already sure.", "1", ("classes",)),
+    Entry(self_paced, "Easy examples first, in the end all of them.", "1"),
+    Entry(glc, "A loss corrected by label transitions measured on the clean set.",
+          "2, after a plain run", ("classes", "clean", "pretrained")),
+    Entry(gce, "A bounded loss between cross-entropy and absolute error.", "1", ("classes",)),
+    Entry(co_teaching, "Two networks hand each other the examples with small losses.", "2", shares=False),
+    Entry(meta_weight_net, "A small network from loss to weight, learnt from the clean batches.",
+          "4 to 5", ("clean",), shares=False),
 )  # fmt: skip
+
+METHODS: Mapping[str, Entry] = MappingProxyType({row.make.__name__: row for row in _ROWS})
 """Every method by its name: its factory, its cost and what it needs."""
 
 

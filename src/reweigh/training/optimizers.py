@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -26,7 +24,13 @@ def make_optimizer(
             },
             {"params": [p for p in trainable if p.ndim <= 1]},
         ]
-    return _MAKERS[settings.name](groups, settings, learning_rate)
+    if settings.name == "sgd":
+        return torch.optim.SGD(
+            groups, lr=learning_rate, momentum=settings.momentum, nesterov=settings.nesterov
+        )
+    adam = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[settings.name]
+    optimizer: torch.optim.Optimizer = adam(groups, lr=learning_rate, weight_decay=0.0)
+    return optimizer
 
 
 def unwrapped(optimizer: Any, accelerator: Any) -> Any:
@@ -37,20 +41,3 @@ def unwrapped(optimizer: Any, accelerator: Any) -> Any:
     """
     simple = str(accelerator.distributed_type.value) in ("NO", "MULTI_CPU", "MULTI_GPU")
     return optimizer.optimizer if simple and accelerator.scaler is None else optimizer
-
-
-def _sgd(groups: Any, settings: Optimizer, rate: float) -> torch.optim.Optimizer:
-    return torch.optim.SGD(groups, lr=rate, momentum=settings.momentum, nesterov=settings.nesterov)
-
-
-def _adam(groups: Any, settings: Optimizer, rate: float) -> torch.optim.Optimizer:
-    return torch.optim.Adam(groups, lr=rate)
-
-
-def _adamw(groups: Any, settings: Optimizer, rate: float) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(groups, lr=rate, weight_decay=0.0)
-
-
-_MAKERS: MappingProxyType[str, Callable[[Any, Optimizer, float], torch.optim.Optimizer]] = (
-    MappingProxyType({"sgd": _sgd, "adam": _adam, "adamw": _adamw})
-)

@@ -17,14 +17,6 @@ from .language_model import LanguageModelEncoder, open_language_model
 from .table import TableEncoder, fit_table
 
 __all__ = [
-    "TEXT_SAMPLE_ROWS",
-    "HashedTextEncoder",
-    "ImageEncoder",
-    "LanguageModelEncoder",
-    "TableEncoder",
-    "fit_hashed_texts",
-    "fit_images",
-    "fit_table",
-    "open_language_model",
-    "robust_scale",
-]
+    "TEXT_SAMPLE_ROWS", "HashedTextEncoder", "ImageEncoder", "LanguageModelEncoder", "TableEncoder",
+    "fit_hashed_texts", "fit_images", "fit_table", "open_language_model", "robust_scale",
+]  # fmt: skip

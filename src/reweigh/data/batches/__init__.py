@@ -14,13 +14,6 @@ from .options import Batch, BatchOptions
 from .pairs import Pair, PairedBatches, in_order
 
 __all__ = [
-    "AUGMENTATIONS",
-    "SCALINGS",
-    "Augmentation",
-    "Batch",
-    "BatchOptions",
-    "Pair",
-    "PairedBatches",
-    "Scaling",
-    "in_order",
-]
+    "AUGMENTATIONS", "SCALINGS", "Augmentation", "Batch", "BatchOptions", "Pair", "PairedBatches",
+    "Scaling", "in_order",
+]  # fmt: skip

@@ -24,16 +24,6 @@ from .load import load
 from .store import Manifest, data_root, is_stored, read_stored
 
 __all__ = [
-    "SOURCES",
-    "Manifest",
-    "Progress",
-    "Source",
-    "adopt",
-    "data_root",
-    "fetch",
-    "is_stored",
-    "load",
-    "read_stored",
-    "source_named",
-    "verify",
-]
+    "SOURCES", "Manifest", "Progress", "Source", "adopt", "data_root", "fetch", "is_stored", "load",
+    "read_stored", "source_named", "verify",
+]  # fmt: skip

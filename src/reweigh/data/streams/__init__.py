@@ -17,14 +17,6 @@ from .stream import Drawn, Stream
 from .training_set import AnyPart, AnyTask, StreamedPart, StreamedTask, stream_part
 
 __all__ = [
-    "AnyPart",
-    "AnyTask",
-    "Drawn",
-    "Fields",
-    "Shards",
-    "Stream",
-    "StreamedPart",
-    "StreamedTask",
-    "open_shards",
-    "stream_part",
-]
+    "AnyPart", "AnyTask", "Drawn", "Fields", "Shards", "Stream", "StreamedPart", "StreamedTask",
+    "open_shards", "stream_part",
+]  # fmt: skip

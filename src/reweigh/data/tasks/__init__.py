@@ -2,11 +2,10 @@
 
 Read in this order:
 
-    dataset       a data set in memory: images as bytes, labels as whole numbers
+    dataset       a data set in memory; a part of it, with the labels given and the true ones
     corruptions   wrong labels, and which they are
     imbalance     how many examples of each class
     splits        clean, hyper-validation and train ids, disjoint and reproducible
-    part          some examples of a data set, with the labels given and the true ones
     task          a recipe, and the four parts it makes of a data set
     presets       the paper's recipes by name
 """
@@ -20,38 +19,15 @@ from .corruptions import (
     transition,
     uniform_flip,
 )
-from .dataset import Dataset, Examples
+from .dataset import Dataset, Examples, Part, whole
 from .imbalance import NoisySubset, first_of_each, imbalance, noisy_imbalance, shares
-from .part import Part, whole
 from .presets import BACKGROUNDS, MAJORITY_SHARES, PRESETS, preset, scaled
 from .splits import Split, split
 from .task import Recipe, Task, prepare
 
 __all__ = [
-    "BACKGROUNDS",
-    "CORRUPTIONS",
-    "MAJORITY_SHARES",
-    "PRESETS",
-    "Corruption",
-    "Dataset",
-    "Examples",
-    "NoisySubset",
-    "Part",
-    "Recipe",
-    "Split",
-    "Task",
-    "background_flip",
-    "corrupt",
-    "first_of_each",
-    "imbalance",
-    "noisy_imbalance",
-    "pair_flip",
-    "prepare",
-    "preset",
-    "scaled",
-    "shares",
-    "split",
-    "transition",
-    "uniform_flip",
-    "whole",
-]
+    "BACKGROUNDS", "CORRUPTIONS", "MAJORITY_SHARES", "PRESETS", "Corruption", "Dataset", "Examples",
+    "NoisySubset", "Part", "Recipe", "Split", "Task", "background_flip", "corrupt", "first_of_each",
+    "imbalance", "noisy_imbalance", "pair_flip", "prepare", "preset", "scaled", "shares", "split",
+    "transition", "uniform_flip", "whole",
+]  # fmt: skip

@@ -17,9 +17,8 @@ from torch import Tensor
 from ...errors import SettingError
 from ...rng import derive
 from .corruptions import corrupt
-from .dataset import Dataset
+from .dataset import Dataset, Part
 from .imbalance import evenly, imbalance, shares
-from .part import Part
 from .splits import split
 
 

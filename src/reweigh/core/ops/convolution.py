@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..model.torch_internals import saved
 from .broadcasting import per_channel
 from .layer import Layer, Uses
-from .registry import Lookup, Needs, operation
+from .registry import Lookup, Needs, aten, operation
 
-aten: Any = torch.ops.aten
 _input = saved("input")
 _weight_and_geometry = saved(
     "weight", "stride", "padding", "dilation", "transposed", "output_padding", "groups"

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..model.torch_internals import saved
 from .broadcasting import reduced, spread, total
 from .layer import Layer, Use, Uses
-from .registry import NO_PARAMETERS, Absent, LinearTangent, Lookup, Needs, operation
+from .registry import NO_PARAMETERS, Absent, LinearTangent, Lookup, Needs, aten, operation
 
-aten: Any = torch.ops.aten
 _alpha, _left, _right = saved("alpha"), saved("self"), saved("other")
 
 

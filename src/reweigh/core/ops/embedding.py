@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ...errors import UnsupportedModelError
 from ..model.torch_internals import saved
 from .layer import Layer, Uses
-from .registry import Absent, Lookup, Needs, operation
+from .registry import Absent, Lookup, Needs, aten, operation
 
-aten: Any = torch.ops.aten
 _gradient_is_special = saved("sparse", "scale_grad_by_freq")
 _index, _table_size, _padding = (
     saved("indices"),

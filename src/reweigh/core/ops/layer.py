@@ -19,7 +19,7 @@ from torch import Tensor
 class Use(NamedTuple):
     """An aligned parameter as the argument of an operation, as it is or transposed."""
 
-    place: int
+    place: int  # among the aligned parameters
     transposed: bool
 
 

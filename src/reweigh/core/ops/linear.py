@@ -14,9 +14,8 @@ from torch import Tensor
 from ..model.torch_internals import saved
 from .broadcasting import reduced, total
 from .layer import Layer, Uses
-from .registry import Absent, Lookup, Needs, operation
+from .registry import Absent, Lookup, Needs, aten, operation
 
-aten: Any = torch.ops.aten
 _SELDOM = Absent("products of batches of matrices seldom have a parameter among their operands")
 _scales, _left_of_sum, _left = saved("alpha", "beta"), saved("mat1"), saved("self")
 

@@ -17,9 +17,8 @@ from torch import Tensor
 from ..model.torch_internals import saved
 from .broadcasting import per_channel, spread, total
 from .layer import Layer, Uses
-from .registry import Absent, Lookup, Needs, operation
+from .registry import Absent, Lookup, Needs, aten, operation
 
-aten: Any = torch.ops.aten
 _input_and_statistics = saved("input", "result1", "result2")
 _shape_and_values = saved("normalized_shape", "weight", "bias")
 Result = tuple[Tensor, Tensor, Tensor]  # y, mean, 1 / std

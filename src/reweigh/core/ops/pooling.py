@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from .registry import NO_PARAMETERS, LinearTangent, Lookup, operation
-
-aten: Any = torch.ops.aten
+from .registry import NO_PARAMETERS, LinearTangent, Lookup, aten, operation
 
 
 @operation(aten.max_pool2d_with_indices.default)

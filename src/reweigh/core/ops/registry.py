@@ -6,27 +6,30 @@ An operation has three facets:
     weight_gradient   (d op / d W)' . g     where g = d loss / d y
     recorded          the layer that a node of autograd's graph stands for
 
-`forward_mode` uses the first, ghost's way by dispatch the first two, ghost's way by the graph the
-third alone. A facet may be absent. Then something slower that is right for every operation is used:
+`forward_mode` uses the first. `ghost` uses the third alone if all layers of a model have it, and else
+the first two. A facet may be absent. Then something slower is used, which is right for every operation:
 
-    tangent           PyTorch's own forward-mode formula                        (tangent.py)
-    weight_gradient   the operation is run once more, under autograd            (weight_gradient.py)
-    recorded          no graph with such a layer is read; ghost goes by dispatch
+    tangent           PyTorch's own forward-mode formula                  (tangent.py)
+    weight_gradient   the operation is run once more, under autograd      (weight_gradient.py)
+    recorded          ghost watches the forward pass instead of reading its graph
 
-Why a facet is absent is said where the operation is registered: `recorded = Absent("...")`.
+Each operation says why it lacks a facet: `recorded = Absent("...")`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..model.torch_internals import OpOverload
 from .layer import Layer, Uses
 
+aten: Any = torch.ops.aten
 # `t(x)` is the tangent of an argument, None where that is zero.
 Lookup = Callable[[Any], Tensor | None]
 # t, result, the operation's own arguments -> the tangent of the result
@@ -41,15 +44,15 @@ RecordedRule = Callable[[Any, Uses, Sequence[Tensor]], Layer | None]
 
 @dataclass(frozen=True)
 class LinearTangent:
-    """Of an operation that is linear in its first argument: `function` of the tangent of that (laid
-    out as the argument itself) and of the other arguments. Without one, the operation itself."""
+    """For an operation that is linear in its first argument: `function`, or else the operation itself,
+    applied to the tangent of that argument (with the same strides) and to the other arguments."""
 
     function: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True)
 class ZeroTangent:
-    """Of an operation at which the gradient stops."""
+    """For an operation at which the gradient stops."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,7 @@ class Absent:
     reason: str
 
 
-NO_PARAMETERS = Absent(
-    "it has no parameters of its own, so one is seldom its argument; if so, autograd is asked"
-)
+NO_PARAMETERS = Absent("it has no parameters of its own, and seldom takes one with the batch")
 
 
 @dataclass(frozen=True)
@@ -77,18 +78,19 @@ class Operation:
 
 
 OPERATIONS: list[Operation] = []
-# The same by facet, as the back-ends look them up. Rules of users are in here too.
+# The same by facet, as the back-ends look them up. The rules of users are here, too.
 TANGENTS: dict[OpOverload, TangentRule] = {}
-LINEAR: dict[OpOverload, Callable[..., Any]] = {}
+LINEAR_TANGENTS: dict[OpOverload, Callable[..., Any]] = {}
 STOPS: set[OpOverload] = set()  # those with a zero tangent
 WEIGHT_GRADIENTS: dict[OpOverload, GradientRule] = {}
 RECORDED: dict[str, RecordedRule] = {}
 
 
 def operation(*calls: OpOverload, node: str | None = None) -> Callable[[Any], Any]:
-    """Register a class whose attributes are the three facets (functions are static methods).
+    """Register a class with the attributes `tangent`, `weight_gradient` and `recorded`.
 
-    `node`: the name of the operation in autograd's graph, for one with a recorded layer.
+    `calls`: what PyTorch's dispatcher calls the operation. `node`: what autograd's graph calls it, for
+    one with a recorded layer.
     """
 
     def register(facets: Any) -> Any:
@@ -97,13 +99,13 @@ def operation(*calls: OpOverload, node: str | None = None) -> Callable[[Any], An
         )
         OPERATIONS.append(made)
         if isinstance(made.tangent, LinearTangent):
-            LINEAR.update({call: made.tangent.function or call for call in calls})
+            LINEAR_TANGENTS.update({call: made.tangent.function or call for call in calls})
         elif isinstance(made.tangent, ZeroTangent):
             STOPS.update(calls)
         elif not isinstance(made.tangent, Absent):
-            tangent_rule(*calls)(made.tangent)
+            _enter(TANGENTS, calls, made.tangent)
         if not isinstance(made.weight_gradient, Absent):
-            gradient_rule(*calls)(made.weight_gradient)
+            _enter(WEIGHT_GRADIENTS, calls, made.weight_gradient)
         if node is not None and not isinstance(made.recorded, Absent):
             RECORDED[node] = made.recorded
         return facets
@@ -118,19 +120,14 @@ def tangent_rule(*operations: OpOverload) -> Callable[[TangentRule], TangentRule
     ... def sine(t, out, x):
     ...     return t(x) * x.cos()
     """
-
-    def register(rule: TangentRule) -> TangentRule:
-        TANGENTS.update(dict.fromkeys(operations, rule))
-        return rule
-
-    return register
+    return partial(_enter, TANGENTS, operations)
 
 
 def gradient_rule(*operations: OpOverload) -> Callable[[GradientRule], GradientRule]:
     """Register the weight gradients of an operation: a faster way than running it again."""
+    return partial(_enter, WEIGHT_GRADIENTS, operations)
 
-    def register(rule: GradientRule) -> GradientRule:
-        WEIGHT_GRADIENTS.update(dict.fromkeys(operations, rule))
-        return rule
 
-    return register
+def _enter(table: dict[OpOverload, Any], calls: tuple[OpOverload, ...], rule: Any) -> Any:
+    table.update(dict.fromkeys(calls, rule))
+    return rule

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from .registry import NO_PARAMETERS, LinearTangent, ZeroTangent, operation
-
-aten: Any = torch.ops.aten
+from .registry import NO_PARAMETERS, LinearTangent, ZeroTangent, aten, operation
 
 
 @operation(
@@ -22,9 +19,13 @@ aten: Any = torch.ops.aten
     aten.unsafe_chunk.default,
     aten.index_select.default,
     aten.gather.default,
+    aten.sum.default,
+    aten.sum.dim_IntList,
+    aten.mean.default,
+    aten.mean.dim,
 )
-class Copy:
-    """y = some or all elements of x, in a new tensor."""
+class Selection:
+    """y = elements of x in a new tensor, or sums or means of them."""
 
     tangent = LinearTangent()
     weight_gradient = NO_PARAMETERS
@@ -57,15 +58,6 @@ class Pad:
     recorded = NO_PARAMETERS
 
 
-@operation(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim)
-class Reduce:
-    """y = sums or means of the elements of x."""
-
-    tangent = LinearTangent()
-    weight_gradient = NO_PARAMETERS
-    recorded = NO_PARAMETERS
-
-
 @operation(
     aten.detach.default,
     aten.detach_.default,
@@ -76,7 +68,8 @@ class Reduce:
     aten.randint_like.default,
 )
 class Stop:
-    """By the user's wish (also what autograd calls on what it saves), or as only the shape matters."""
+    """y has no derivative: x was detached (by autograd, too, for what it saves), or only its shape or
+    its probabilities matter."""
 
     tangent = ZeroTangent()
     weight_gradient = NO_PARAMETERS

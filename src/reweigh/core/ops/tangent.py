@@ -14,12 +14,12 @@ from torch import Tensor
 
 from ...errors import UnsupportedModelError
 from ..model.torch_internals import OpOverload, autograd_in_handler
-from .registry import LINEAR, TANGENTS, Lookup
+from .registry import LINEAR_TANGENTS, TANGENTS, Lookup
 
 
 def tangent_of_call(func: OpOverload, args: Any, kwargs: Any, out: Any, t: Lookup) -> Any:
     """The tangent of `out = func(*args, **kwargs)`, given those of the arguments."""
-    linear = func if func.is_view else LINEAR.get(func)
+    linear = func if func.is_view else LINEAR_TANGENTS.get(func)
     if linear is not None:
         return linear(t(args[0]), *args[1:], **kwargs)
     rule = TANGENTS.get(func)

@@ -1,6 +1,7 @@
 """The cell that a tensor carries during a pass: its tangent, and what else is known of it.
 
-It hangs on the tensor itself, so that it lives as long as the tensor does. Only this file knows where.
+It is an attribute of the tensor, so that it lives as long as the tensor does. Only this file knows the
+name of that attribute.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _ATTRIBUTE = "_reweigh"
 
 
 class TangentCell:
-    """What a tensor carries during a pass; emptied when the pass ends, whoever still holds it."""
+    """What a tensor carries during a pass. Emptied when the pass ends, even where the tensor lives on."""
 
     __slots__ = ("__weakref__", "born", "owner", "spent", "tangent", "varies")
 
@@ -21,21 +22,21 @@ class TangentCell:
         self.owner = owner
         self.tangent = tangent
         self.varies = varies  # whether the tensor depends on the batch
-        self.born: Any = None  # the operation and output it came from, where a pass keeps count
-        self.spent = False  # freed early, in the belief that nothing would ask again
+        self.born: Any = None  # which operation made the tensor, and as which output, if counted
+        self.spent = False  # freed early: the pass before did not ask for it after this point
 
 
 class Outlived(Exception):
-    """A tangent was asked for after what had looked like its last use: the pass differs from before."""
+    """A tangent was asked for after it had been freed: this pass differs from the one before."""
 
 
 def cell_of(tensor: Tensor) -> TangentCell | None:
-    """The cell of a tensor, of whatever pass; None where it has none."""
+    """The cell of a tensor, from any pass; None where it has none."""
     return tensor.__dict__.get(_ATTRIBUTE)
 
 
 def put_cell(tensor: Tensor, cell: TangentCell) -> None:
-    """Hang a cell on a tensor, in place of any it had."""
+    """Give a tensor a cell, in place of any it had."""
     tensor.__dict__[_ATTRIBUTE] = cell
 
 

@@ -32,7 +32,7 @@ from ..model.torch_internals import (
     is_view,
     out_of_place,
 )
-from .registry import LINEAR, STOPS, TANGENTS
+from .registry import LINEAR_TANGENTS, STOPS, TANGENTS
 from .tangent import by_own_formula, is_random, tangent_of_call
 from .tangent_cell import Outlived, TangentCell, cell_of, drop_cell, put_cell
 
@@ -92,7 +92,7 @@ class TangentMode(DispatchMode):
         """Run `func` and return its result with the tangents of it (same structure, None for zero)."""
         if func in STOPS:
             return func(*args, **kwargs), None
-        if func.is_view or func in LINEAR:
+        if func.is_view or func in LINEAR_TANGENTS:
             self._lay_out_alike(args[0])
         elif func not in TANGENTS:
             if is_mutable(func):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from .broadcasting import total
-from .registry import Absent, Lookup, operation
+from .registry import Absent, Lookup, aten, operation
 
-aten: Any = torch.ops.aten
 _ALL_PARAMETERS = Absent("it never meets the batch: autograd goes on from w to its parameters")
 
 

@@ -24,7 +24,7 @@ from .registry import NO_PARAMETERS, LinearTangent, ZeroTangent, aten, operation
     aten.mean.default,
     aten.mean.dim,
 )
-class Selection:
+class Elements:
     """y = elements of x in a new tensor, or sums or means of them."""
 
     tangent = LinearTangent()
@@ -67,7 +67,7 @@ class Pad:
     aten.randn_like.default,
     aten.randint_like.default,
 )
-class Stop:
+class NoDerivative:
     """y has no derivative: x was detached (by autograd, too, for what it saves), or only its shape or
     its probabilities matter."""
 

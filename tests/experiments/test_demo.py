@@ -14,7 +14,7 @@ from reweigh.experiments import demo
 from reweigh.experiments.catalog.demo import (
     BACKGROUND,
     SCALE,
-    Settings,
+    DemoSettings,
     demonstration,
     perceptron,
 )
@@ -24,7 +24,7 @@ from reweigh.experiments.experiment import cells
 from reweigh.report.demo import render, write_report
 from support.noisy_digits import load_digits
 
-TINY = Settings(steps=25, hidden=16)
+TINY = DemoSettings(steps=25, hidden=16)
 TIMING = {"seconds"}
 
 
@@ -146,7 +146,7 @@ def test_runs_of_other_settings_are_not_taken_over(tmp_path, monkeypatch):
 
     stopped_after(1, tmp_path, monkeypatch, seeds=1, settings=TINY)
     assert before(TINY) == 1
-    assert before(Settings()) == 0
+    assert before(DemoSettings()) == 0
     monkeypatch.setattr(demo, "versions_used", lambda: {"reweigh": "0"})
     assert before(TINY) == 0
 
@@ -200,7 +200,7 @@ def test_an_unknown_method_or_noise_gets_a_suggestion():
 
 
 def test_short_training_already_exposes_labels_flipped_to_one_class(tmp_path):
-    one = cell("background", "reweigh", 0, Settings(steps=150))
+    one = cell("background", "reweigh", 0, DemoSettings(steps=150))
     run = demo.run_demo_cell(one, work=tmp_path, threads=1, tick=lambda steps: None)
     assert run["metrics"]["noise_auroc"] > 0.9
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from reweigh.data import Scaling, prepare
 from reweigh.data import load as load_dataset
-from reweigh.experiments.catalog.demo import SCALE, Settings, demonstration
+from reweigh.experiments.catalog.demo import SCALE, DemoSettings, demonstration
 from reweigh.experiments.experiment import cells
 
 
@@ -32,7 +32,7 @@ class Digits:
 
 def load_digits(*, noise: str, rate: float, clean_per_class: int, seed: int) -> Digits:
     """What a cell of the demonstration trains on."""
-    settings = Settings(noise=rate, clean_per_class=clean_per_class)
+    settings = DemoSettings(noise=rate, clean_per_class=clean_per_class)
     grid = cells(demonstration(settings), SCALE, seeds=seed + 1, only={"noise": noise})
     recipe = next(cell.setup.recipe for cell in grid if cell.seed == seed)
     task = prepare(load_dataset("digits"), recipe, seed=seed)

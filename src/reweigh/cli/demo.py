@@ -51,14 +51,14 @@ def demo(
     console = Console(highlight=False)
     errors = Console(stderr=True, highlight=False)
     with shown_bar(errors, "starting") as (bar, task):
-        from ..experiments import Settings, run_demo
+        from ..experiments import DemoSettings, run_demo
         from ..report import write_report
         from .grid_progress import StepBar
 
         results = run_demo(
             out,
             seeds=seeds,
-            settings=Settings(steps=steps, noise=noise),
+            settings=DemoSettings(steps=steps, noise=noise),
             jobs=jobs if jobs is not None else min(2, os.cpu_count() or 1),
             command=f"reweigh demo --seeds {seeds} --steps {steps} --noise {noise:g}",
             watcher=StepBar(errors, bar, task),

@@ -18,7 +18,7 @@ Read in this order:
 """
 
 from .bench import CASES, keep_large_blocks, machine, run_bench
-from .catalog import EXPERIMENTS, Settings, find_experiment
+from .catalog import EXPERIMENTS, DemoSettings, find_experiment
 from .cell_training import cell_steps, run_cell
 from .demo import run_demo
 from .experiment import SCALES, Block, Cell, Experiment, cells, described
@@ -32,8 +32,8 @@ __all__ = [
     "SCALES",
     "Block",
     "Cell",
+    "DemoSettings",
     "Experiment",
-    "Settings",
     "Setup",
     "Watcher",
     "cell_steps",

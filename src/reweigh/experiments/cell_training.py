@@ -21,14 +21,13 @@ from torch import nn
 from ..data import SCALINGS, Scaling, Task, load, prepare
 from ..files import locked
 from ..models import build
+from ..results import Json
 from ..training import Config, Now, Outcome, fit, read_model
 from .experiment import Cell
 from .method_stages import MethodStage, stages
 from .training_setup import Setup, digest
 from .weight_distribution import weigh_unseen
 from .workers import Stopped, Tick
-
-Json = dict[str, Any]
 
 BESIDE = ("class_accuracy", "confusion")  # metrics that are no numbers
 DIGITS = 6

@@ -1,7 +1,7 @@
 """`reweigh demo`: the demonstration (catalog/demo.py) run by the common runner, and its results.json.
 
 A run is judged twice: by its accuracy on the true test labels, and by how it ranks the train labels,
-of which it knows only the given ones. What it makes of a label, averaged over the steps it was in:
+of which it knows only the given ones. The suspicion of a label, over the steps its example was in:
 
     uniform   suspicion = its mean loss
     reweigh   suspicion = 1 - share of steps in which it had a positive weight
@@ -16,7 +16,6 @@ import json
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,16 +24,14 @@ from torch import Tensor
 from ..errors import ReweighError
 from ..files import writable_folder, write_whole
 from ..optional import optional
-from ..results import FAILURES, cell_key, read_lines, read_results
-from .catalog.demo import CLEAN_ONLY, SCALE, Settings, demonstration, perceptron
+from ..results import FAILURES, Json, cell_key, read_lines, read_results
+from .catalog.demo import CLEAN_ONLY, SCALE, DemoSettings, demonstration, perceptron
 from .cell_training import TrainedCell, train_cell
 from .demo_results import assemble, versions_used
 from .experiment import Cell, cells, described
 from .grid import Watcher, run_grid
 from .training_setup import digest
 from .workers import Tick
-
-Json = dict[str, Any]
 
 RESULTS = "results.json"
 UNFINISHED = ".unfinished"
@@ -47,14 +44,14 @@ def run_demo(
     out: Path,
     *,
     seeds: int = 3,
-    settings: Settings | None = None,
+    settings: DemoSettings | None = None,
     jobs: int = 1,
     command: str = "",
     watcher: Watcher | None = None,
 ) -> Json:
     """Run every cell, write `results.json` into the folder `out`, and return what it holds."""
     begun = time.monotonic()
-    settings = settings or Settings()
+    settings = settings or DemoSettings()
     experiment = demonstration(settings)
     grid = cells(experiment, SCALE, seeds=seeds)
     about = described(experiment, SCALE, as_published=False)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
 from ..intervals import summarise
 from ..optional import optional
-from .catalog.demo import BACKGROUND, CLASSES, CLEAN_ONLY, METHODS, NOISES, Settings
+from ..results import Json
+from .catalog.demo import BACKGROUND, CLASSES, CLEAN_ONLY, METHODS, NOISES, DemoSettings
 from .provenance import versions
 
-Json = dict[str, Any]
 
-
-def assemble(runs: list[Json], settings: Settings, seeds: int, command: str) -> Json:
+def assemble(runs: list[Json], settings: DemoSettings, seeds: int, command: str) -> Json:
     """What `results.json` holds, but for the time."""
     noisy = [run for run in runs if run["row"]["method"] != CLEAN_ONLY]
     reweighed = {

@@ -1,4 +1,4 @@
-"""An experiment of the paper as data, and the cells its grid is made of.
+"""An experiment as data, and the cells its grid is made of.
 
 experiment -> scale -> blocks (setup x methods x settings x seeds) -> cells
 """
@@ -110,10 +110,10 @@ def cells(
     methods: Collection[str] = (),
     only: Mapping[str, str] | None = None,
 ) -> list[Cell]:
-    """The grid's cells, without doubles; all methods of a seed before the next seed.
+    """The grid's cells, each once; all methods of a seed before the next seed.
 
     seeds     instead of each block's own number
-    methods   only these, as typed; any method may be asked, also one the paper does not have here
+    methods   only these, as typed; any method may be asked for, also one the paper does not have here
     only      only settings with these values, written as in the results: {"share": "0.98"}
     """
     if seeds is not None and seeds < 1:
@@ -121,7 +121,7 @@ def cells(
     wanted = [str(parse(method)) for method in methods]
     grid = experiment.grid(scale, as_published=as_published)
     _check_only(grid, only or {})
-    found: dict[tuple[Any, ...], Cell] = {}
+    unique: dict[tuple[Any, ...], Cell] = {}
     for block in grid:
         chosen = wanted or block.methods
         for seed in range(block.seeds if seeds is None else seeds):
@@ -131,8 +131,8 @@ def cells(
                 for method in chosen:
                     setup = block.setup.at(setting).seeded(seed)
                     cell = Cell(experiment.id, method, tuple(setting.items()), seed, setup)
-                    found.setdefault((method, cell.setting, seed), cell)
-    return sorted(found.values(), key=lambda cell: cell.seed)
+                    unique.setdefault((method, cell.setting, seed), cell)
+    return sorted(unique.values(), key=lambda cell: cell.seed)
 
 
 def described(experiment: Experiment, scale: str, *, as_published: bool) -> dict[str, Any]:

@@ -12,10 +12,11 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..data import load
 from ..errors import Interrupted, SettingError, unknown
+from ..results import Json
 from . import ray_workers
 from .cell_training import cell_steps, run_cell
 from .experiment import Cell
@@ -25,7 +26,6 @@ from .work_folder import WorkFolder
 from .workers import Stopped, Tick, run_tasks
 
 ENGINES = ("local", "ray")
-Json = dict[str, Any]
 
 
 class CellRunner(Protocol):
@@ -91,7 +91,7 @@ def run_grid(
     _check(cells, jobs=jobs, engine=engine, address=address)
     with alone(out):
         results = ResultsFolder(out, description)
-        missing = [cell for cell in _in_turn(cells) if cell.key not in results.lines]
+        missing = [cell for cell in _ordered(cells) if cell.key not in results.lines]
         results.retry(missing)
         watcher.start(cells, results.lines, sum(map(cell_steps, missing)))
         cores = os.cpu_count() or 1
@@ -159,6 +159,6 @@ def _lost(job: CellJob, why: str) -> Attempt:
     return Attempt(job.cell, None, why)
 
 
-def _in_turn(cells: Sequence[Cell]) -> list[Cell]:
-    """Cells that others begin with come first, so that these seldom wait; then seed by seed."""
+def _ordered(cells: Sequence[Cell]) -> list[Cell]:
+    """Cells with few stages first, because others begin with them; then seed by seed."""
     return sorted(cells, key=lambda c: (len(stages(c.method, c.setup.config)), c.seed))

@@ -38,13 +38,13 @@ def stages(method: str, config: Config) -> list[MethodStage]:
     """The stages in their order; the last one is the method itself."""
     plan = parse(method)
     main = replace(plan, fine_tune=False)
-    begins = METHODS[plan.method].pretrains
-    found = [MethodStage(BASELINE, replace(config, method=BASELINE))] if begins else []
-    found.append(
+    pretrains = METHODS[plan.method].pretrains
+    in_order = [MethodStage(BASELINE, replace(config, method=BASELINE))] if pretrains else []
+    in_order.append(
         MethodStage(
             str(main),
             replace(config, method=str(main)),
-            pretrained=BASELINE if begins else "",
+            pretrained=BASELINE if pretrains else "",
         )
     )
     if plan.fine_tune:
@@ -57,5 +57,5 @@ def stages(method: str, config: Config) -> list[MethodStage]:
             drops=last.schedule.drops,
             optimizer=replace(config.optimizer, learning_rate=last.base_rate),
         )
-        found.append(MethodStage(str(plan), alone, start=str(main)))
-    return found
+        in_order.append(MethodStage(str(plan), alone, start=str(main)))
+    return in_order

@@ -52,5 +52,5 @@ def _installed_commit() -> str | None:
         text = metadata.distribution("reweigh").read_text("direct_url.json") or "{}"
     except metadata.PackageNotFoundError:
         return None
-    found: str | None = json.loads(text).get("vcs_info", {}).get("commit_id")
-    return found
+    commit_id: str | None = json.loads(text).get("vcs_info", {}).get("commit_id")
+    return commit_id

@@ -12,16 +12,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from .. import __version__
 from ..errors import DataError, SettingError
 from ..files import locked, writable_folder, write_whole
-from ..results import DESCRIPTION, DETAILS, FAILURES, LINES, cell_key, read_lines
+from ..results import DESCRIPTION, DETAILS, FAILURES, LINES, Json, cell_key, read_lines
 from .experiment import Cell
 from .provenance import commit, versions
-
-Json = dict[str, Any]
 
 WORK = ".work"
 COMPARED = ("experiment", "scale", "as_published", "version", "digest")

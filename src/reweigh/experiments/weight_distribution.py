@@ -4,13 +4,11 @@
     classes   for each class but the background: images of that class alone, a share `rate` of them
               relabelled as background
 
-The weights are those of a training step (core/weights.py), with the whole clean set as clean batch;
-the model is in train mode, as in a step.
+The weights are those of a training step (core/rule.py). The clean batch is the entire clean set; the
+model is in train mode, as in a step.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +16,8 @@ from torch.nn import functional
 
 from ..core import example_scores, per_example, weights_from_scores
 from ..data import BatchOptions, Part, Task, background_flip, in_order
+from ..results import Json
 from ..rng import Draws, derive
-
-Json = dict[str, Any]
 
 loss = per_example(functional.cross_entropy)
 
@@ -62,8 +59,8 @@ def weigh_unseen(
     model.eval()
     return {
         f"{name}_{number}": value
-        for name, found in batches.items()
-        for number, value in summary(found).items()
+        for name, kind in batches.items()
+        for number, value in summary(kind).items()
     }, batches
 
 

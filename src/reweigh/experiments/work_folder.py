@@ -1,9 +1,9 @@
-"""Where cells keep their stages: in the results folder, or on a machine that does not see it, there.
+"""Where cells keep their stages while a grid runs.
 
-    RESULTS/.work                the caller's machine, and all that share its disk
-    TEMPORARY/reweigh-TOKEN      any other: stages are shared among the cells of that machine alone
+    RESULTS/.work                on the caller's machine, and on all that share its disk
+    TEMPORARY/reweigh-TOKEN      on any other: stages are shared among the cells of that machine alone
 
-A stage that two machines need is then trained on both, to the same bits: time is lost, nothing else.
+A stage that two such machines need is trained on both, to the same bits: only time is lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class WorkFolder:
-    """A folder of the caller's, with a file in it that tells it from others of the same name."""
+    """A folder of the caller; the file `token` in it tells it from others of the same name."""
 
     folder: Path
     token: str
@@ -34,6 +34,6 @@ class WorkFolder:
         """The folder, or this machine's own."""
         if (self.folder / self.token).exists():
             return self.folder
-        own = Path(tempfile.gettempdir()) / f"reweigh-{self.token}"
-        own.mkdir(exist_ok=True)
-        return own
+        local = Path(tempfile.gettempdir()) / f"reweigh-{self.token}"
+        local.mkdir(exist_ok=True)
+        return local

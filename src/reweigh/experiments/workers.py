@@ -1,7 +1,7 @@
 """Independent pieces of work on several processes, with a common count of what is done.
 
-Ctrl-C reaches only the parent: the workers ignore it and are asked to stop through a flag which
-they look at whenever they count, so that no worker dies in the middle of a traceback.
+Only the parent answers Ctrl-C. The workers ignore it; the parent asks them to stop by a flag, which
+they read whenever they count. So no worker dies with a traceback.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def run_tasks(
             "a worker process was killed, perhaps for want of memory; try --jobs 1"
         ) from None
     finally:
-        # A second Ctrl-C here would leave the workers waiting for ever for word from the pool.
+        # A second Ctrl-C here would leave the workers waiting for the pool for ever.
         with held_interrupts():
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..results import Results
+from ..results import Json, Results
 from .figures import Draw, Palette
 from .settings import NOISES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Json = dict[str, Any]
 
 
 def target(results: Results, method: str, setting: Json) -> str:

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..results import Results
+from ..results import Json, Results
 from .figures import Palette, name_lines
 from .lines import LinePlot, styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Json = dict[str, Any]
 
 VALIDATION, TRAINING = "hyper_true_accuracy", "train_accuracy"
 
 
 def during_training(results: Results) -> LinePlot:
-    """A solid and a dotted line a method, of its first seed."""
-    found = []
+    """A solid and a dotted line per method, of its first seed."""
+    drawn = []
     for method, style in styles(results.rows).items():
         mine = results.of(method)
         if mine:
             curve = [p for p in results.details(mine[0])["curve"] if p["phase"] == "main"]
-            found.append((style, curve))
+            drawn.append((style, curve))
 
     def draw(axes: Axes, palette: Palette) -> None:
-        for rate_falls in _drops(found[0][1]):
+        for rate_falls in _drops(drawn[0][1]):
             axes.axvline(rate_falls, color=palette.muted, linewidth=0.8, linestyle=(0, (2, 3)))
-        for style, curve in found:
+        for style, curve in drawn:
             steps = [point["step"] for point in curve]
             colour = style.of(palette)
             axes.plot(steps, [p[VALIDATION] for p in curve], color=colour, lw=style.width,
@@ -38,11 +37,11 @@ def during_training(results: Results) -> LinePlot:
             axes.plot(steps, [p[TRAINING] for p in curve], color=colour, lw=1.3,
                       linestyle=(0, (1, 1.3)))  # fmt: skip
         axes.set(xlabel="training step", ylabel="accuracy", ylim=(0, 1.02))
-        axes.set_xlim(0, max(point["step"] for _, curve in found for point in curve))
+        axes.set_xlim(0, max(point["step"] for _, curve in drawn for point in curve))
         axes.locator_params(axis="x", nbins=5)
         name_lines(axes, palette)
 
-    return LinePlot([style for style, _ in found], [], draw)
+    return LinePlot([style for style, _ in drawn], [], draw)
 
 
 def _drops(curve: list[Json]) -> list[int]:

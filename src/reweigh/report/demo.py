@@ -6,16 +6,14 @@ import base64
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..errors import DataError
 from ..files import write_whole
+from ..results import Json
 from .figures import MUTED, OURS, PLAIN, panel
 from .page import render as render_page
-
-Json = dict[str, Any]
 
 NOISES = {"uniform": "Flipped to any other class", "background": "Flipped to one class"}
 METHODS = {"uniform": "plain", "reweigh": "reweighed"}

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..intervals import Summary, summarise
-from ..results import Results
+from ..results import Json, Results
 from .figures import Draw, Palette, name_lines
 from .settings import titles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Json = dict[str, Any]
 
 MARKERS = "^Dv<>P"
 SHAPES = {  # of the markers, around (19, 6), for the legend
@@ -79,22 +78,22 @@ class LinePlot:
 
 def styles(rows: list[Json]) -> dict[str, Style]:
     """A style for each method: ours and the baseline always have the same one."""
-    found: dict[str, Style] = {}
+    chosen: dict[str, Style] = {}
     others = 0
     for k, row in enumerate(rows):
         method, name = row["method"], row["name"]
         if method == OURS:
-            found[method] = Style(name, "ours", "o", DASHES[0], 2.4)
+            chosen[method] = Style(name, "ours", "o", DASHES[0], 2.4)
         elif method == GUARDED:
-            found[method] = Style(name, "ours", "D", DASHES[1], 1.6)
+            chosen[method] = Style(name, "ours", "D", DASHES[1], 1.6)
         elif method == BASELINE:
-            found[method] = Style(name, "plain", "s", DASHES[0], 1.6)
+            chosen[method] = Style(name, "plain", "s", DASHES[0], 1.6)
         else:
-            found[method] = Style(
+            chosen[method] = Style(
                 name, str(others), MARKERS[others % len(MARKERS)], DASHES[1 + k % 4], 1.6
             )
             others += 1
-    return found
+    return chosen
 
 
 def against(results: Results, variable: str, *, errors: bool) -> LinePlot:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..results import Results
 from . import confusions, curves, lines, weights
 from .figures import Draw, embedded, saved
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)

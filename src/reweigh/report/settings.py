@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-Json = dict[str, Any]
+from ..results import Json
 
 NOISES = {"uniform": "any other class", "background": "one class"}
 

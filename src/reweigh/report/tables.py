@@ -1,20 +1,17 @@
-"""Results as tables in the paper's order: one entry a method and a setting."""
+"""Results as tables in the paper's order: one entry per method and setting."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ..intervals import Summary, summarise
-from ..results import Results
+from ..results import Json, Results
 from .settings import titles
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class TableEntry:
-    """A number in percent; `paper` sets it apart from ours. An empty one is a result not there."""
+    """A number in percent; `paper` sets it apart from ours. An empty one: no result."""
 
     summary: Summary | None
     best: bool = False
@@ -47,7 +44,7 @@ def tables(results: Results) -> list[ResultTable]:
 
 
 def _accuracies(results: Results) -> ResultTable:
-    """A line a method, a column a setting; in the tables of the paper, its own numbers beside."""
+    """One line per method, one column per setting; in tables of the paper, its numbers beside ours."""
     errors = results.about["shows"] == "imbalance"
     targets = {t["method"]: t for t in results.about["targets"]}
     settings = results.settings

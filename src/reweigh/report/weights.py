@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from .figures import Draw, Palette
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Json = dict[str, Any]
 
 BINS = 16
 TOP = 4.0  # times an equal share; what is beyond stands in the last bar
@@ -25,8 +24,8 @@ def histogram(results: Results, kind: str) -> Draw:
         for line in results.of(row["method"]):
             for batch in results.details(line)["weights"][kind]:
                 count = len(batch["right"]) + len(batch["wrong"])
-                for side, found in sides.items():
-                    found.extend(count * weight for weight in batch[side])
+                for side, values in sides.items():
+                    values.extend(count * weight for weight in batch[side])
     edges = np.linspace(0, TOP, BINS + 1)
 
     def draw(axes: Axes, palette: Palette) -> None:

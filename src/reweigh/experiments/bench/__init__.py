@@ -1,7 +1,7 @@
 """What a reweighed step costs beside a plain one.
 
 cases        the networks and batches it is measured on
-timing       time, operations and memory of every method, taking turns: `run_bench`
+timing       time, operations and memory of every method: `run_bench`
 memory       the peak of what a step holds
 peers        the same step as general meta-learning libraries take it
 allocator    a setting of the process that the measured steps share

@@ -1,8 +1,8 @@
-"""Large blocks that are kept, for processes of our own.
+"""Keep large blocks of memory in the process, where the process is our own.
 
-glibc hands large blocks back to the system when they are freed and asks for them anew, page by page,
-at the next tensor: a good part of the price of a step on a CPU. Whoever owns the process may tell it
-not to; a library must not, so this is called by the command line only. The same for your own script:
+glibc gives large blocks back to the system when they are freed and asks for them again, page by page,
+at the next tensor: a good part of the cost of a step on a CPU. Whoever owns the process may change
+that; a library must not, so only the command line calls this. The same for your own script:
 `MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=2147483647 python train.py`.
 """
 

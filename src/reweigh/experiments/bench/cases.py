@@ -18,7 +18,7 @@ Batch = tuple[Tensor, Tensor]
 
 
 class CausalBlock(nn.Module):
-    """Causal attention and a feed-forward layer, each behind a norm."""
+    """Causal attention and a feed-forward layer, each after a norm."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """The memory of a step: bytes of the tensors that its operations made and that are still alive.
 
-Every operation is seen, in forward and backward and inside the back-ends; after each, results with
-storage of their own are added and what has been freed is taken off. What was there before the step
-does not count, nor what a kernel uses only inside itself.
+Every operation is seen, in forward and backward and inside the back-ends. After each one, results
+with storage of their own are added and what has been freed is subtracted. Not counted: what was there
+before the step, and what a kernel uses only inside itself.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ def _storages(values: Any) -> list[Any]:
 
 
 def peak_bytes(step: Callable[[], Any], *, tries: int = 3) -> int:
-    """The most memory a step holds at any moment; least of a few steps, because now and then one
-    proves itself besides."""
+    """The most memory a step holds at any moment, in bytes.
+
+    The least of a few steps, because now and then a step also proves itself.
+    """
     peaks: list[int] = []
     for _ in range(tries):
         mode = Alive()

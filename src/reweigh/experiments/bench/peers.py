@@ -156,8 +156,8 @@ def peers() -> dict[str, Weigh]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         packages: dict[str, Weigh] = {**_PACKAGES, "betty": WithBetty()}
-        found = {k: f for k, f in packages.items() if importlib.util.find_spec(k) is not None}
-    return {name: _plain_attention(f) for name, f in {"by hand": by_hand, **found}.items()}
+        installed = {k: f for k, f in packages.items() if importlib.util.find_spec(k) is not None}
+    return {name: _plain_attention(f) for name, f in {"by hand": by_hand, **installed}.items()}
 
 
 def _plain_attention(weigh: Weigh) -> Weigh:

@@ -1,10 +1,12 @@
 """What a reweighed step costs, as a ratio to a plain one: time, operations, memory.
 
-Plain and reweighed steps take turns in one process, so that whatever else the machine does falls on
-all alike; a turn of short steps has several, because in training a step follows one of its kind and
-finds its code in the caches. Minima and medians are kept. Weights of everything exact are compared
-on the way. Operations (multiplications and additions of matrix products and convolutions) are counted
-by PyTorch's own counter. Memory is the peak of what the step's own tensors hold (memory.py).
+    ratio of a method = time of its step / time of a plain step       minimum and median
+
+The methods alternate in one process, so that whatever else the machine does slows all of them alike.
+Each visit of a method lasts VISIT seconds, several short steps: in training, a step follows one of
+its kind and finds its code in the caches. The weights of all exact methods are compared. Operations
+(multiplications and additions of matrix products and convolutions) are counted by PyTorch's own
+counter. Memory is the peak of what the step's own tensors hold (memory.py).
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from .peers import peers
 
 Step = Callable[[], Any]
 EXACT_TO = 2e-3  # of the largest weight, in float32
-TURN = 0.02  # seconds: as many steps as begin within it, one at least
+VISIT = 0.02  # seconds: as many steps as begin within it, one at least
 APPROXIMATE = ("finite_difference", "betty")  # by a difference quotient
 
 
@@ -55,7 +57,7 @@ class Measurement:
     zero_share: float
 
     def setting(self) -> tuple[str, int, int, int]:
-        """What the rows of one contest have in common."""
+        """What measurements that can be compared have in common."""
         return self.model, self.n, self.m, self.threads
 
 
@@ -84,7 +86,7 @@ def run_bench(
                     done = [r for r in rows if r.setting() == (name, n, m, count)]
                     if not done:
                         torch.set_num_threads(count)
-                        done = contest(name, n, m, with_peers=with_peers, seconds=seconds)
+                        done = measure(name, n, m, with_peers=with_peers, seconds=seconds)
                         rows += done
                         if out is not None:
                             write_whole(out, json.dumps(_document(rows), indent=1) + "\n")
@@ -93,8 +95,8 @@ def run_bench(
         torch.set_num_threads(before)
 
 
-def contest(name: str, n: int, m: int, *, with_peers: bool, seconds: float) -> list[Measurement]:
-    """Every method on one model, taking turns for about `seconds` after two rounds of warming up."""
+def measure(name: str, n: int, m: int, *, with_peers: bool, seconds: float) -> list[Measurement]:
+    """Every method on one model, in alternation for about `seconds`, after two rounds to warm up."""
     torch.manual_seed(0)
     case = CASES[name]
     model = case.model()
@@ -107,11 +109,11 @@ def contest(name: str, n: int, m: int, *, with_peers: bool, seconds: float) -> l
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times["plain"]) < 2:
         for method, step in steps.items():
-            over = time.perf_counter() + TURN
+            over = time.perf_counter() + VISIT
             while (began := time.perf_counter()) < over:
                 step()
                 times[method].append(time.perf_counter() - began)
-    # One step in a few is a proof, which costs more: the least of three in a row is none.
+    # Some steps also prove themselves, which costs more: the least of three in a row does not.
     flops = {method: min(_operations(step) for _ in range(3)) for method, step in steps.items()}
     bytes_ = {method: peak_bytes(step) for method, step in steps.items()}
     base = times["plain"]
@@ -132,7 +134,7 @@ def contest(name: str, n: int, m: int, *, with_peers: bool, seconds: float) -> l
 def _steps(
     model: nn.Module, loss: Any, train: Any, clean: Any, *, with_peers: bool
 ) -> tuple[dict[str, Step], dict[str, str], float]:
-    """One whole step per method, the back-end each runs, and the share of examples without weight."""
+    """One step per method, optimizer included; the back-end each runs; the share of zero weights."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
     weighers: dict[str, Callable[[], Tensor]] = {}
     runs: dict[str, str] = {}
@@ -157,15 +159,15 @@ def _steps(
     for method, call in weighers.items():
         torch.manual_seed(1)  # the same dropout masks for all of ours
         weights[method] = call()
-    for method, found in weights.items():
+    for method, values in weights.items():
         # A look-ahead draws other dropout masks than ours: different weights, equally right.
         if method not in APPROXIMATE and not (random and method not in runs):
-            _require_equal(method, found, weights["auto"])
+            _require_equal(method, values, weights["auto"])
 
     def plain() -> None:
         loss(model, train).mean().backward()
 
-    def whole(part: Step) -> Step:
+    def optimized(part: Step) -> Step:
         def step() -> None:
             optimizer.zero_grad()
             part()
@@ -173,12 +175,12 @@ def _steps(
 
         return step
 
-    steps = {"plain": whole(plain)} | {k: whole(f) for k, f in weighers.items()}
+    steps = {"plain": optimized(plain)} | {k: optimized(f) for k, f in weighers.items()}
     return steps, runs, float((weights["auto"] == 0).float().mean())
 
 
-def _require_equal(method: str, found: Tensor, expected: Tensor) -> None:
-    error = float((found - expected).abs().max() / expected.abs().max())
+def _require_equal(method: str, weights: Tensor, expected: Tensor) -> None:
+    error = float((weights - expected).abs().max() / expected.abs().max())
     if not error <= EXACT_TO:
         raise AssertionError(f"weights of {method} differ from those of auto by {error:.2g}")
 

@@ -17,10 +17,10 @@ from ...errors import unknown
 from ..experiment import Experiment
 from .cifar_figures import FIGURES
 from .cifar_tables import TABLES
-from .demo import Settings, demonstration
+from .demo import DemoSettings, demonstration
 from .mnist import IMBALANCE
 
-__all__ = ["EXPERIMENTS", "Settings", "demonstration", "find_experiment"]
+__all__ = ["EXPERIMENTS", "DemoSettings", "demonstration", "find_experiment"]
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
     {experiment.id: experiment for experiment in (IMBALANCE, *TABLES, *FIGURES)}

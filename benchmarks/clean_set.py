@@ -86,9 +86,9 @@ def chosen(arm: str, x: Any, given: Any, truth: Any, seed: int) -> tuple[Any, di
     if how == "pseudo":
         rows = reweigh.pseudo_clean(x, given, per_class=int(size) // 10, seed=seed).rows
         return rows, {"right": float((given[rows] == truth[rows]).float().mean())}
-    found = reweigh.suggest_clean(x, given, int(size), gains=[int(size)], seed=seed)
-    covered = len(truth[found.rows].unique())
-    return found.rows, {"expected": round(found.gains[0].gain, 4), "classes": covered}
+    suggested = reweigh.suggest_clean(x, given, int(size), gains=[int(size)], seed=seed)
+    covered = len(truth[suggested.rows].unique())
+    return suggested.rows, {"expected": round(suggested.gains[0].gain, 4), "classes": covered}
 
 
 def run(cell: dict[str, Any]) -> dict[str, Any]:
@@ -142,8 +142,8 @@ def table(rows: dict[tuple[Any, ...], dict[str, Any]]) -> str:
         return [100 * rows[(*setting, arm, s)][field] for s in seeds]
 
     for arm in ARMS:
-        found = [values(x, arm) for x in settings]
-        shown = [f"{statistics.fmean(v):.1f} ± {statistics.stdev(v):.1f}" for v in found]
+        columns = [values(x, arm) for x in settings]
+        shown = [f"{statistics.fmean(v):.1f} ± {statistics.stdev(v):.1f}" for v in columns]
         lines.append(f"| {arm} | " + " | ".join(shown) + " |")
 
     def gaps(setting: Any, arm: str, other: str) -> list[float]:
@@ -156,8 +156,10 @@ def table(rows: dict[tuple[Any, ...], dict[str, Any]]) -> str:
         *head,
     ]
     for k, other in product(SIZES, ("random", "balanced")):
-        found = [gaps(x, f"suggested-{k}", f"{other}-{k}") for x in settings]
-        shown = [f"{statistics.fmean(g):+.1f} ({sum(v > 0 for v in g)} of {len(g)})" for g in found]
+        columns = [gaps(x, f"suggested-{k}", f"{other}-{k}") for x in settings]
+        shown = [
+            f"{statistics.fmean(g):+.1f} ({sum(v > 0 for v in g)} of {len(g)})" for g in columns
+        ]
         lines.append(f"| {other}-{k} | " + " | ".join(shown) + " |")
     lines += [
         "",

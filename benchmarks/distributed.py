@@ -129,8 +129,8 @@ def measured(world: int, task: Any, steps: int) -> dict[str, float]:
         mp.start_processes(
             work, args=(world, port, task, steps, folder), nprocs=world, start_method="forkserver"
         )
-        found = [json.loads((Path(folder) / str(rank)).read_text()) for rank in range(world)]
-    return {name: statistics.mean(one[name] for one in found) for name in found[0]}
+        measures = [json.loads((Path(folder) / str(rank)).read_text()) for rank in range(world)]
+    return {name: statistics.mean(one[name] for one in measures) for name in measures[0]}
 
 
 def summary(result: dict[str, Any]) -> str:

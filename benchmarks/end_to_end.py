@@ -65,12 +65,12 @@ def run(cell: Row) -> Row:
                 threads=1,
                 tick=lambda steps: None,
             )
-        whole = time.perf_counter() - began
+        seconds = time.perf_counter() - began
     finally:
         Trainer.step, Ledger.record = step.function, ledger.function  # type: ignore[method-assign]
     return {
         **cell,
-        "seconds": round(whole, 2),
+        "seconds": round(seconds, 2),
         "in_steps": round(step.seconds - ledger.seconds, 2),
         "ledger": round(ledger.seconds, 2),
         "test_accuracy": done["metrics"]["test_accuracy"],

@@ -88,8 +88,8 @@ def run(cell: dict[str, Any]) -> dict[str, Any]:
             with torch.no_grad():
                 right = model(test[0]).argmax(1) == test[1]
             accuracy.append(float(right.float().mean()))
-    found = ledger.table()
-    suspicion = found["mean_loss" if cell["method"] == "plain" else "zero_share"]
+    columns = ledger.table()
+    suspicion = columns["mean_loss" if cell["method"] == "plain" else "zero_share"]
     return {
         **cell, "accuracy": round(statistics.fmean(accuracy[-5:]), 4),
         "best": round(max(accuracy), 4),
@@ -109,9 +109,9 @@ def table(rows: dict[tuple[Any, ...], dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|",
     ]  # fmt: skip
     for noise, rate, method in product(NOISES, RATES, METHODS):
-        found = [rows[(noise, rate, method, s)] for s in seeds]
-        mean = {f: statistics.fmean(r[f] for r in found) for f in ("accuracy", "best", "auroc")}
-        spread = 100 * statistics.stdev(r["accuracy"] for r in found)
+        own = [rows[(noise, rate, method, s)] for s in seeds]
+        mean = {f: statistics.fmean(r[f] for r in own) for f in ("accuracy", "best", "auroc")}
+        spread = 100 * statistics.stdev(r["accuracy"] for r in own)
         lines.append(
             f"| {noise} | {rate:g} | {method} | {100 * mean['accuracy']:.1f} ± {spread:.1f} "
             f"| {100 * mean['best']:.1f} | {mean['auroc']:.3f} |"

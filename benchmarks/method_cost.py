@@ -85,16 +85,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = {name: ratios(name, options.rounds) for name in options.models.split(",")}
+    costs_of = {name: ratios(name, options.rounds) for name in options.models.split(",")}
     document = {
         "command": f"python benchmarks/method_cost.py --models {options.models} --rounds {options.rounds}",
         "machine": platform.machine(),
         "torch": torch.__version__,
-        "plain_steps": found,
+        "plain_steps": costs_of,
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(document, indent=1) + "\n")
-    for model, costs in found.items():
+    for model, costs in costs_of.items():
         print(model, *(f"  {name:22}{cost:5.2f}" for name, cost in costs.items()), sep="\n")
 
 

@@ -101,13 +101,13 @@ def _mnist(cell: dict[str, Any]) -> Any:
 
     from reweigh import data, models
 
-    whole = data.load("mnist")
+    mnist = data.load("mnist")
     first = slice(cell["seed"] * IMAGES, (cell["seed"] + 1) * IMAGES)
-    part = data.Examples(whole.train.inputs[first], whole.train.targets[first])
+    part = data.Examples(mnist.train.inputs[first], mnist.train.targets[first])
     recipe = data.Recipe(
         "mnist", cell["noise"], rate=0.4, background=_background(cell), clean_per_class=10
     )
-    task = data.prepare(replace(whole, train=part), recipe, seed=cell["seed"])
+    task = data.prepare(replace(mnist, train=part), recipe, seed=cell["seed"])
 
     def make() -> Any:
         # The same numbers to rounding, and half as long again without it on a CPU.
@@ -130,17 +130,17 @@ def _scaling(cell: dict[str, Any], task: Any) -> Any:
 def table(rows: list[dict[str, Any]]) -> str:
     """Mean test accuracy in percent, with the half-width of its 95% interval over seeds."""
     columns = _whole(rows)
-    found: dict[tuple[str, str], dict[str, list[float]]] = {c: {} for c in columns}
-    rows = [row for row in rows if (row["data"], row["noise"]) in found]
+    accuracies: dict[tuple[str, str], dict[str, list[float]]] = {c: {} for c in columns}
+    rows = [row for row in rows if (row["data"], row["noise"]) in accuracies]
     for row in rows:
-        found[row["data"], row["noise"]].setdefault(row["method"], []).append(
+        accuracies[row["data"], row["noise"]].setdefault(row["method"], []).append(
             100 * row["test_accuracy"]
         )
     methods = sorted(
         {row["method"] for row in rows},
-        key=lambda m: -statistics.mean(statistics.mean(found[c][m]) for c in columns),
+        key=lambda m: -statistics.mean(statistics.mean(accuracies[c][m]) for c in columns),
     )
-    best = {c: max((statistics.mean(v), m) for m, v in found[c].items())[1] for c in columns}
+    best = {c: max((statistics.mean(v), m) for m, v in accuracies[c].items())[1] for c in columns}
     lines = [
         "Test accuracy in percent at the last step, mean and half-width of the 95% interval over "
         "seeds; 40% of the train labels wrong. Made by `benchmarks/methods.py`.",
@@ -149,7 +149,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|" + "---:|" * len(columns),
     ]
     for method in methods:
-        shown = [_shown(found[c][method], best[c] == method) for c in columns]
+        shown = [_shown(accuracies[c][method], best[c] == method) for c in columns]
         lines.append(f"| {method} | " + " | ".join(shown) + " |")
     seeds = {c: sorted({r["seed"] for r in rows if (r["data"], r["noise"]) == c}) for c in columns}
     lines += ["", "Seeds: " + "; ".join(f"{d}, {n}: {seeds[d, n]}" for d, n in columns) + "."]

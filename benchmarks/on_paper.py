@@ -67,8 +67,8 @@ def table() -> str:
     lines = [f"| ms a step | GPUs | {' | '.join(columns)} |", "|---" * (len(columns) + 2) + "|"]
     for model in MODELS:
         for gpus in (64, 1024):
-            found = " | ".join(f"{1e3 * s:.0f}" for s in seconds(model, gpus).values())
-            lines.append(f"| {model.name} | {gpus:,} | {found} |")
+            cells = " | ".join(f"{1e3 * s:.0f}" for s in seconds(model, gpus).values())
+            lines.append(f"| {model.name} | {gpus:,} | {cells} |")
     return "\n".join(lines)
 
 

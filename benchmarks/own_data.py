@@ -32,16 +32,16 @@ def piece(rows: int, columns: int, seed: int, noise: float) -> pa.Table:
     draw = np.random.default_rng(seed)
     truth = draw.integers(0, 3, rows)
     words = columns // 5
-    found = {}
+    arrays = {}
     for k in range(columns - words):
         values = draw.normal(truth * (k % 4) * 0.4, 1.0).astype(np.float64)
         values[draw.random(rows) < 0.02] = np.nan
-        found[f"number_{k}"] = pa.array(values, from_pandas=True)
+        arrays[f"number_{k}"] = pa.array(values, from_pandas=True)
     for k in range(words):
         codes = np.where(draw.random(rows) < 0.3, truth, draw.integers(0, 8, rows))
-        found[f"word_{k}"] = pa.array(np.array([f"level {c}" for c in range(8)])[codes])
+        arrays[f"word_{k}"] = pa.array(np.array([f"level {c}" for c in range(8)])[codes])
     given = np.where((draw.random(rows) < noise) & (truth > 0), 0, truth)
-    return pa.table(found | {"label": pa.array(np.array(["a", "b", "c"])[given])})
+    return pa.table(arrays | {"label": pa.array(np.array(["a", "b", "c"])[given])})
 
 
 def generate(path: Path, rows: int, columns: int, seed: int, noise: float) -> None:
@@ -101,7 +101,7 @@ def main() -> None:
         sys.exit(code)
     summary = json.loads((out / "summary.json").read_text())
     size = (folder / "rows.parquet").stat().st_size
-    found = {
+    record = {
         "rows": asked.rows, "columns": asked.columns, "steps": summary["plan"]["steps"],
         "file_gb": round(size / 1e9, 3), "seconds": round(time.monotonic() - began, 1),
         "peak_gb": round(peaks["VmHWM"] * 1024 / 1e9, 3),
@@ -110,8 +110,8 @@ def main() -> None:
     }  # fmt: skip
     RESULTS.mkdir(parents=True, exist_ok=True)
     with (RESULTS / "runs.jsonl").open("a") as stream:
-        stream.write(json.dumps(found) + "\n")
-    print(json.dumps(found, indent=1))
+        stream.write(json.dumps(record) + "\n")
+    print(json.dumps(record, indent=1))
 
 
 if __name__ == "__main__":

@@ -132,15 +132,15 @@ def attempt(cell: dict[str, Any]) -> dict[str, Any]:
 
 def table(rows: dict[tuple[Any, ...], dict[str, Any]]) -> str:
     settings = {key(row)[:-1] for row in rows.values()}
-    whole = [s for s in sorted(settings) if all((*s, m) in rows for m in METHODS)]
+    complete = [s for s in sorted(settings) if all((*s, m) in rows for m in METHODS)]
     lines = [
         "# Stability of the rules", "",
-        f"{len(whole)} settings x {len(METHODS)} methods of `benchmarks/stability.py` on "
+        f"{len(complete)} settings x {len(METHODS)} methods of `benchmarks/stability.py` on "
         f"{platform.machine()}, torch {next(iter(rows.values())).get('torch', '?')}. "
         "Accuracy in points (0-100); final: mean of the last five evaluations.", "",
     ]  # fmt: skip
     for model in ("mlp", "cnn"):
-        part = [s for s in whole if s[0] == model]
+        part = [s for s in complete if s[0] == model]
         if part:
             lines += [f"## {model}: {len(part)} settings", "", *summary(part, rows), ""]
             lines += [*by_rate(part, rows), "", *misses(part, rows), ""]
@@ -149,15 +149,15 @@ def table(rows: dict[tuple[Any, ...], dict[str, Any]]) -> str:
 
 def gaps(part: list[Any], rows: Any, method: str) -> dict[str, list[tuple[float, Any]]]:
     """How far each run ends under its own best, under plain, and under a stable literal run."""
-    found: dict[str, list[tuple[float, Any]]] = {"own": [], "plain": [], "literal": []}
+    by_rival: dict[str, list[tuple[float, Any]]] = {"own": [], "plain": [], "literal": []}
     for s in part:
         mine, plain, literal = (rows[(*s, m)] for m in (method, "plain", "literal"))
-        found["own"].append((100 * (mine["best"] - mine["final"]), s))
-        found["plain"].append((100 * (plain["final"] - mine["final"]), s))
+        by_rival["own"].append((100 * (mine["best"] - mine["final"]), s))
+        by_rival["plain"].append((100 * (plain["final"] - mine["final"]), s))
         # stable: it ends near its best, and it did learn something
         if literal["best"] - literal["final"] <= 0.03 and literal["best"] > 0.5:
-            found["literal"].append((100 * (literal["final"] - mine["final"]), s))
-    return found
+            by_rival["literal"].append((100 * (literal["final"] - mine["final"]), s))
+    return by_rival
 
 
 def summary(part: list[Any], rows: Any) -> list[str]:
@@ -168,10 +168,10 @@ def summary(part: list[Any], rows: Any) -> list[str]:
     ]
     for method in METHODS:
         finals = [100 * rows[(*s, method)]["final"] for s in part]
-        found = gaps(part, rows, method)
+        by_rival = gaps(part, rows, method)
 
-        def count(name: str, limit: float, found: Any = found) -> str:
-            values = [gap for gap, _ in found[name]]
+        def count(name: str, limit: float, by_rival: Any = by_rival) -> str:
+            values = [gap for gap, _ in by_rival[name]]
             over = sum(v > limit + 1e-9 for v in values)
             return f"{over} of {len(values)} ({max(values, default=0):.1f})"
 
@@ -197,10 +197,10 @@ def by_rate(part: list[Any], rows: Any) -> list[str]:
 
 
 def misses(part: list[Any], rows: Any) -> list[str]:
-    found = gaps(part, rows, "safeguarded")
+    by_rival = gaps(part, rows, "safeguarded")
     lines = ["Safeguarded runs that miss a goal:", ""]
     for name, limit in (("own", 3.0), ("plain", 0.0), ("literal", 1.0)):
-        for gap, s in sorted(found[name], reverse=True):
+        for gap, s in sorted(by_rival[name], reverse=True):
             if gap > limit + 1e-9:
                 lines.append(f"- {gap:.1f} points under {name}: " + ", ".join(map(str, s[1:])))
     return lines if len(lines) > 2 else ["No safeguarded run misses a goal."]

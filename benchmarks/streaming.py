@@ -123,7 +123,7 @@ def run(folder: Path, kind: str, what: str, workers: int) -> dict[str, object]:
         "tar": data.Fields("png", "cls", images=data.ImageEncoder(16, 1)),
     }[kind]
     shards = data.open_shards(folder)
-    total, size, found = len(shards), SIZES[kind], []
+    total, size, resident = len(shards), SIZES[kind], []
     clean, test = (part(x, y) for x, _, y in (rows(CLEAN, 10**6), rows(20_000, 10**6 + 1)))
     before = megabytes()
     begun = time.monotonic()
@@ -140,7 +140,7 @@ def run(folder: Path, kind: str, what: str, workers: int) -> dict[str, object]:
 
         def note(now: object) -> None:
             if now.step % (steps // 10) == 0:
-                found.append(megabytes())
+                resident.append(megabytes())
 
         outcome = fit(model, task, config, progress=note)
         accuracy, seconds = outcome.test_accuracy, time.monotonic() - begun
@@ -153,7 +153,7 @@ def run(folder: Path, kind: str, what: str, workers: int) -> dict[str, object]:
             step(batch)
             seen += len(batch.ids)
             if k in tenths:
-                found.append(megabytes())
+                resident.append(megabytes())
         assert seen == total
         seconds = time.monotonic() - begun
     return {
@@ -161,7 +161,7 @@ def run(folder: Path, kind: str, what: str, workers: int) -> dict[str, object]:
         "shards": len(shards.paths), "batch": size, "seconds": round(seconds, 1),
         "rows_per_second": round(total / seconds), "cpu_seconds": round(cpu(), 1),
         "resident_mb_before": before,
-        "resident_mb_by_tenth": found, "peak_mb": peak(),
+        "resident_mb_by_tenth": resident, "peak_mb": peak(),
         **({} if accuracy is None else {"test_accuracy": round(accuracy, 4)}),
     }  # fmt: skip
 
@@ -175,11 +175,11 @@ def loop(clean: data.Part, total: int):
     trusted = (clean.inputs, clean.targets)
 
     def step(batch: data.Drawn) -> None:
-        found = reweigher((batch.inputs, batch.targets), trusted)
+        weighed = reweigher((batch.inputs, batch.targets), trusted)
         optimizer.zero_grad()
-        found.loss.backward()
+        weighed.loss.backward()
         optimizer.step()
-        ledger.record(batch.ids, found.weights, found.scores, found.losses)
+        ledger.record(batch.ids, weighed.weights, weighed.scores, weighed.losses)
 
     return step
 

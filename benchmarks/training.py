@@ -57,7 +57,7 @@ def bare(task: Task, method: str, steps: int, stamp: Callable[[], None]) -> None
         stamp()
 
 
-def whole(task: Task, method: str, steps: int, stamp: Callable[[], None]) -> None:
+def fitted(task: Task, method: str, steps: int, stamp: Callable[[], None]) -> None:
     optimizer = Optimizer(learning_rate=RATE)
     often = {"evaluate_every": EVALUATE, "checkpoint_every": SAVE}
     config = Config(method, steps=steps, batch=BATCH, optimizer=optimizer, **often)
@@ -76,7 +76,7 @@ def measure(task: Task, method: str, steps: int, record: float) -> str:
     plain, quiet, judged, saved = [], [], [], []
     for _ in range(4):
         plain += between(bare, task, method, steps)[3:]  # the first prove and warm up
-        for done, seconds in list(enumerate(between(whole, task, method, steps), start=1))[3:]:
+        for done, seconds in list(enumerate(between(fitted, task, method, steps), start=1))[3:]:
             if done % EVALUATE and done % SAVE:
                 quiet.append(seconds)
             elif done % SAVE:

@@ -21,7 +21,7 @@ TITLES = {"uniform": "flipped to any other class", "background": "flipped to one
 NAMES = {"uniform": "plain", "reweigh": "reweighed"}
 COLOURS = {"uniform": "#d1632f", "reweigh": "#2f7fd1"}  # readable on white and on black
 GREY = "#808080"
-# pages that show a benchmark's whole table, and the mark where they do
+# pages that show a benchmark's entire table, and the mark where they do
 TABLES = {"docs/clean-set.md": "clean-set", "docs/recipes.md": "geometry"}
 
 
@@ -69,8 +69,8 @@ def performance_block() -> str:
     path = ROOT / "results/performance/steps.json"
     if not path.exists():
         return "No figures are kept in this copy; `make bench` measures them on yours."
-    found = json.loads(path.read_text())
-    rows = [row for row in found["rows"] if row["method"] != "plain"]
+    measured = json.loads(path.read_text())
+    rows = [row for row in measured["rows"] if row["method"] != "plain"]
     methods = list(dict.fromkeys(row["method"] for row in rows))
     settings = dict.fromkeys((r["model"], r["n"], r["m"], r["threads"]) for r in rows)
     lines = [
@@ -82,7 +82,7 @@ def performance_block() -> str:
                   if (r["model"], r["n"], r["m"], r["threads"]) == setting}  # fmt: skip
         cells = [*map(str, setting), *(ratios.get(method, "") for method in methods)]
         lines.append("| " + " | ".join(cells) + " |")
-    machine = found["machine"]
+    machine = measured["machine"]
     lines += ["", f"Time of a step in plain steps, the fastest of each, from `reweigh bench`: {machine['processor']}, "
               f"{machine['cores']} cores, torch {machine['torch']}; operations and memory are in "
               "[results/performance](../results/performance/steps.json). An empty cell: that back-end "
@@ -93,36 +93,38 @@ def performance_block() -> str:
 def reproduced(name: str) -> tuple[dict[str, Any], dict[tuple[str, str], list[float]]]:
     """What an experiment of the paper is, and its test accuracies by method and setting, in percent."""
     folder = ROOT / "results" / name
-    found: dict[tuple[str, str], list[float]] = {}
+    accuracies: dict[tuple[str, str], list[float]] = {}
     for line in (folder / "results.jsonl").read_text().splitlines():
         row = json.loads(line)
         key = row["method"], " ".join(f"{v}" for v in row["setting"].values())
-        found.setdefault(key, []).append(100 * row["metrics"]["test_accuracy"])
-    return json.loads((folder / "experiment.json").read_text()), found
+        accuracies.setdefault(key, []).append(100 * row["metrics"]["test_accuracy"])
+    return json.loads((folder / "experiment.json").read_text()), accuracies
 
 
 def imbalance_block() -> str:
     """Figure 2 in numbers."""
-    about, found = reproduced("mnist-imbalance")
-    shares = sorted({share for _, share in found}, key=float)
+    about, accuracies = reproduced("mnist-imbalance")
+    shares = sorted({share for _, share in accuracies}, key=float)
     heads = [f"{float(share):.1%}".replace(".0%", "%") for share in shares]
     lines = ["| error in %, share of nines | " + " | ".join(heads) + " |"]
     lines.append("|---" * (1 + len(shares)) + "|")
     for row in about["rows"]:
-        cells = [shown([100 - v for v in found[row["method"], share]]) for share in shares]
+        cells = [shown([100 - v for v in accuracies[row["method"], share]]) for share in shares]
         lines.append(f"| {row['name']} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def cifar_block(name: str) -> str:
     """A table of the paper beside ours, in the paper's order."""
-    about, found = reproduced(name)
+    about, accuracies = reproduced(name)
     paper = {target["method"]: target for target in about["targets"]}
     lines = ["| accuracy in % | paper | here, small |", "|---|---|---|"]
     known = {row["method"] for row in about["rows"]}
-    more = [{"method": m, "name": f"`{m}`"} for m, _ in found if m not in known]
+    more = [{"method": m, "name": f"`{m}`"} for m, _ in accuracies if m not in known]
     for row in [*about["rows"], *more]:
-        values = [v for (method, _), own in found.items() if method == row["method"] for v in own]
+        values = [
+            v for (method, _), own in accuracies.items() if method == row["method"] for v in own
+        ]
         theirs = paper.get(row["method"])
         cell = f"{theirs['mean']:.1f}" if theirs else ""
         cell += f" ± {theirs['interval']:.1f}" if theirs and theirs["interval"] else ""
@@ -197,8 +199,8 @@ def main() -> int:
     pages = {readme: (before, text)}
     for name, mark in TABLES.items():
         old = (ROOT / name).read_text()
-        _, _, whole = (ROOT / f"results/{mark}/table.md").read_text().partition("\n\n")
-        pages[ROOT / name] = (old, replaced(old, mark, whole.strip()))
+        _, _, body = (ROOT / f"results/{mark}/table.md").read_text().partition("\n\n")
+        pages[ROOT / name] = (old, replaced(old, mark, body.strip()))
     first, speed = ROOT / "docs/index.md", ROOT / "docs/speed.md"
     demo = demo_block(results).replace("](results/", "](../results/")
     pages[first] = (first.read_text(), replaced(first.read_text(), "results:demo", demo))
@@ -209,10 +211,10 @@ def main() -> int:
             measured = replaced(measured, name, path.read_text().strip())
     pages[speed] = (speed.read_text(), measured)
     paper = ROOT / "docs/reproduce.md"
-    whole = replaced(paper.read_text(), "mnist-imbalance", imbalance_block())
+    text = replaced(paper.read_text(), "mnist-imbalance", imbalance_block())
     for name in ("cifar10-background", "cifar10-uniform"):
-        whole = replaced(whole, name, cifar_block(name))
-    pages[paper] = (paper.read_text(), whole)
+        text = replaced(text, name, cifar_block(name))
+    pages[paper] = (paper.read_text(), text)
     if check:
         return int(any(old != new for old, new in pages.values()))
     for page, (_, new) in pages.items():

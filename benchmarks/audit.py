@@ -38,7 +38,7 @@ from torch.nn import functional as F
 
 from reweigh import data, models
 from reweigh.app import audit as auditing
-from reweigh.app.predict import outputs
+from reweigh.app.final_outputs import outputs
 from reweigh.training import Config, Optimizer, fit
 
 RESULTS = Path(__file__).parents[1] / "results" / "audit"

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from reweigh import files
-from reweigh.app import encoded_files
+from reweigh.app import encoded_rows as encoded_files
 from reweigh.cli import main
 from support.own_data import images, table, write_tables
 

@@ -13,10 +13,9 @@ from PIL import Image
 from sklearn.metrics import roc_auc_score
 
 import reweigh
-from reweigh.app import Options, Signs, train
-from reweigh.app.labelled import read_confirmed
-from reweigh.app.listing import write_listing
-from reweigh.app.prediction_file import write_predictions
+from reweigh.app import Options, Signs, train, write_predictions
+from reweigh.app import write_audit_list as write_listing
+from reweigh.app.labelled_rows import read_confirmed
 from reweigh.cli import main
 from reweigh.errors import DataError, SettingError
 from support.own_data import images, table, texts, write_tables

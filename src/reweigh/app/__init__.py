@@ -3,8 +3,19 @@
     train(Options(data=..., clean=..., target=...), out)    doubtful labels, and a few checked ones
     load(run)                                               labels and probabilities for new rows
 
-Read in this order: `options` (what can be asked), `inspection` (what the files are), `roles` (which
-row does what), `encoding`, `preparation` (a task), `training_run` (all of it), `predict`, `audit`.
+Read in this order:
+
+    options          what can be asked
+    training_run     `train`: all of it, from the files to a finished run folder
+    inspection       what the user's files are; an encoder fitted to them (encoder_file, kept_table)
+    row_split        which row is for training, which is clean, which is for judging (labelled_rows)
+    encoded_rows     every row encoded, on the disk
+    preparation      all of these: a task to train on
+    networks         which model, how large, how long
+    final_outputs    what the final model says of each row
+    comparison       how much better than plain training;  advice  what to know before trusting it
+    summary          the figures of a run;  audit  the ranking of its rows (audit_list, row_files)
+    predict          new rows (prediction_file)
 """
 
 from __future__ import annotations
@@ -15,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from .options import Options
 
 if TYPE_CHECKING:
-    from .listing import write_listing
+    from .audit_list import write_audit_list
     from .predict import Predictor, load
     from .prediction_file import write_predictions
     from .training_run import Signs, train
@@ -26,7 +37,7 @@ __all__ = [
     "Signs",
     "load",
     "train",
-    "write_listing",
+    "write_audit_list",
     "write_predictions",
 ]
 
@@ -36,7 +47,7 @@ _HOMES = {
     "Signs": "training_run",
     "load": "predict",
     "train": "training_run",
-    "write_listing": "listing",
+    "write_audit_list": "audit_list",
     "write_predictions": "prediction_file",
 }
 

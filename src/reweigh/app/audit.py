@@ -17,11 +17,12 @@ import numpy.typing as npt
 from ..audit import Ranking, rank_classes, rank_numbers
 from ..data import AnyPart, BatchOptions
 from ..files import whole
-from ..runs import AUDIT, AUDIT_COLUMNS, SUSPECTS
+from ..runs import AUDIT, AUDIT_COLUMNS, SUSPECT_COLUMNS, SUSPECTS
 from ..tables import ImageFolder, arrow, words
 from ..training import Outcome
-from .predict import outputs
+from .final_outputs import TrainOutputs
 from .preparation import Prepared
+from .row_files import write_rows
 
 MOST, GROUP, PAGE, CHUNK = 100_000, 1_000, 32, 100_000
 
@@ -29,57 +30,54 @@ Column = npt.NDArray[Any]
 
 
 def rank(
-    train: AnyPart, outcome: Outcome, options: BatchOptions, *, plain: Outcome | None = None
+    train: AnyPart,
+    outcome: Outcome,
+    options: BatchOptions,
+    *,
+    plain: Outcome | None = None,
+    seen: TrainOutputs | None = None,
 ) -> Ranking:
     """The ranking of a train part, from the run's ledger and its final model.
 
-    plain: a run on the same data with equal weights; with it, the ranking is better on hard tasks.
+    plain    a run on the same data with equal weights; with it, the ranking is better on hard tasks
+    seen     what the final model said of the part; without it, the model is run on it now
     """
-    batches = outputs(outcome.model, train, options)
-    if train.targets.is_floating_point():
-        predicted = np.concatenate([found.double().numpy() for found in batches])
-        return rank_numbers(train.targets.double().numpy(), predicted=predicted)
-    given, n = train.targets.numpy(), len(train)
-    p_given, rival, p_rival = np.empty(n), np.empty(n, np.int64), np.empty(n)
-    start = 0
-    for found in batches:
-        p = found.double().softmax(1).numpy()
-        rows, mine = np.arange(len(p)), slice(start, start + len(p))
-        p_given[mine] = p[rows, given[mine]]
-        p[rows, given[mine]] = -1
-        rival[mine] = p.argmax(1)
-        p_rival[mine] = p[rows, rival[mine]]
-        start += len(p)
+    seen = seen or TrainOutputs(train)
+    seen.complete(outcome.model, options)
+    if seen.regression:
+        return rank_numbers(train.targets.double().numpy(), predicted=seen.values)
     ledger = outcome.ledger.table()
     return rank_classes(
-        given,
+        train.targets.numpy(),
         mean_loss=ledger["mean_loss"],
         zero_share=ledger["zero_share"],
-        p_given=p_given,
-        rival=rival,
-        p_rival=p_rival,
+        p_given=seen.p_given,
+        rival=seen.rival,
+        p_rival=seen.p_rival,
         plain_loss=None if plain is None else plain.ledger.table()["mean_loss"],
     )
 
 
-def write(folder: Path, prepared: Prepared, outcome: Outcome, ranking: Ranking) -> None:
+def write_ranking(folder: Path, prepared: Prepared, outcome: Outcome, ranking: Ranking) -> None:
     """audit.parquet and suspects.parquet."""
     pa, parquet = arrow(), arrow("parquet")
     ledger = outcome.ledger.table()
-    with whole(folder / AUDIT) as stream:
-        writer = None
-        for start in range(0, len(ranking), CHUNK):
-            table = pa.table(_rows(prepared, ledger, ranking, start, start + CHUNK))
-            writer = writer or parquet.ParquetWriter(stream, table.schema)
-            writer.write_table(table)
-        assert writer is not None, "there is a training row"
-        writer.close()
+    write_rows(
+        folder / AUDIT,
+        (
+            pa.table(_rows(prepared, ledger, ranking, start, start + CHUNK))
+            for start in range(0, len(ranking), CHUNK)
+        ),
+    )
     top = min(MOST, len(ranking))
     columns = _rows(prepared, ledger, ranking, 0, top)
     index = prepared.train_rows[ranking.order[:top]]
-    columns["why"] = pa.array(list(_reasons(columns, ranking, bool(prepared.classes))))
-    columns["example"] = pa.array(_examples(prepared, index))
-    columns["probability"] = pa.array(ranking.probability[:top], from_pandas=True)
+    added = (
+        pa.array(list(_reasons(columns, ranking, bool(prepared.classes)))),
+        pa.array(_examples(prepared, index)),
+        pa.array(ranking.probability[:top], from_pandas=True),
+    )
+    columns |= dict(zip(SUSPECT_COLUMNS[len(AUDIT_COLUMNS) :], added, strict=True))
     with whole(folder / SUSPECTS) as stream:
         # Pages of few rows: one long cell must not make a reader take in thousands of others.
         parquet.write_table(pa.table(columns), stream, row_group_size=GROUP, write_batch_size=PAGE)
@@ -110,12 +108,13 @@ def _rows(
 def _names(prepared: Prepared, labels: Column) -> list[str | None]:
     if prepared.classes:
         return [prepared.classes[int(c)] if c >= 0 else None for c in labels]
-    values = labels.astype(np.float64) * prepared.scale + prepared.centre
+    scale = prepared.target_scale
+    values = labels.astype(np.float64) * scale.scale + scale.centre
     return [None if np.isnan(v) else f"{float(f'{v:.6g}'):.15g}" for v in values]
 
 
 def _reasons(columns: Mapping[str, Any], ranking: Ranking, classes: bool) -> Iterator[str]:
-    """One plain sentence a row."""
+    """One plain sentence per row."""
     seen, zero = columns["seen"].to_pylist(), columns["zero_share"].to_pylist()
     given, suggested = columns["given_label"].to_pylist(), columns["suggested_label"].to_pylist()
     for k, looks in enumerate(seen):
@@ -140,12 +139,12 @@ def _percent(share: float) -> str:
 
 def _examples(prepared: Prepared, index: npt.NDArray[np.int64]) -> list[str]:
     """The rows at `index`, in that order: cells as JSON, the text, or the image's path."""
-    files = prepared.found.sources["data"].files
+    files = prepared.inspected.sources["data"].files
     if isinstance(files, ImageFolder):
         return [files.files[i] for i in index.tolist()]
-    text = getattr(prepared.found.encoder, "column", None)
+    text = getattr(prepared.inspected.encoder, "column", None)
     place = {row: k for k, row in enumerate(index.tolist())}
-    found, wanted, first = [""] * len(index), np.sort(index), 0
+    examples, wanted, first = [""] * len(index), np.sort(index), 0
     for piece in files.pieces(None if text is None else [text]):
         low, high = np.searchsorted(wanted, [first, first + piece.num_rows])
         rows = wanted[low:high]
@@ -154,8 +153,8 @@ def _examples(prepared: Prepared, index: npt.NDArray[np.int64]) -> list[str]:
             cells = {name: words(few.column(name)).to_pylist() for name in few.schema.names}
             for k, row in enumerate(rows.tolist()):
                 entry = {name: column[k] for name, column in cells.items()}
-                found[place[row]] = (
+                examples[place[row]] = (
                     entry[text] or "" if text is not None else json.dumps(entry, ensure_ascii=False)
                 )
         first += piece.num_rows
-    return found
+    return examples

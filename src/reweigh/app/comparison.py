@@ -8,59 +8,35 @@ regression   gain = mean absolute error theirs - ours; 1.96 standard errors of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 
-from ..data import BatchOptions
 from ..runs import Gain
-from ..training import Outcome
-from .predict import outputs
-from .preparation import Prepared
+from .final_outputs import TestOutputs
 
 METHODS = {"uniform": "plain", "random": "random weights"}
 Z = 1.96
 
 
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """Per test row: right or not (1, 0), or the absolute error in the target's units."""
-
-    values: npt.NDArray[np.float64]
-    classes: bool
-
-    @property
-    def figure(self) -> float:
-        """Accuracy, or mean absolute error."""
-        return float(self.values.mean())
-
-    @property
-    def interval(self) -> float:
-        """Half a 95% interval of the figure: Agresti and Coull's for an accuracy."""
-        n = len(self.values)
-        if not self.classes:
-            return Z * float(self.values.std(ddof=1)) / n**0.5 if n > 1 else float("nan")
-        p = (self.values.sum() + Z**2 / 2) / (n + Z**2)
-        return Z * float((p * (1 - p) / (n + Z**2)) ** 0.5)
+def figure(judged: TestOutputs) -> float:
+    """Accuracy, or mean absolute error."""
+    return float(judged.values.mean())
 
 
-def judge(prepared: Prepared, outcome: Outcome, options: BatchOptions) -> Judged:
-    """The final model on the test part."""
-    test = prepared.task.test
-    found = np.concatenate([o.double().numpy() for o in outputs(outcome.model, test, options)])
-    truth = test.truth.numpy()
-    if prepared.classes:
-        return Judged((found.argmax(1) == truth).astype(np.float64), classes=True)
-    return Judged(np.abs(found - truth) * prepared.scale, classes=False)
+def interval(judged: TestOutputs) -> float | None:
+    """Half a 95% interval of the figure: Agresti and Coull's for an accuracy."""
+    n = len(judged.values)
+    if judged.regression:
+        return Z * float(judged.values.std(ddof=1)) / n**0.5 if n > 1 else None
+    p = (judged.values.sum() + Z**2 / 2) / (n + Z**2)
+    return Z * float((p * (1 - p) / (n + Z**2)) ** 0.5)
 
 
-def gain(method: str, ours: Judged, theirs: Judged) -> Gain:
+def gain(method: str, ours: TestOutputs, theirs: TestOutputs) -> Gain:
     """How much better ours is than `method`."""
     n = len(ours.values)
     half: float | None = None
-    if ours.classes:
-        better = ours.figure - theirs.figure
+    if not ours.regression:
+        better = figure(ours) - figure(theirs)
         b = float(np.sum(ours.values > theirs.values)) + 0.5
         c = float(np.sum(ours.values < theirs.values)) + 0.5
         half = Z * float(np.sqrt(b + c - (b - c) ** 2 / (n + 2))) / (n + 2)
@@ -69,4 +45,4 @@ def gain(method: str, ours: Judged, theirs: Judged) -> Gain:
         better = float(differences.mean())
         if n > 1:
             half = Z * float(differences.std(ddof=1)) / n**0.5
-    return Gain(method, METHODS[method], theirs.figure, better, half)
+    return Gain(method, METHODS[method], figure(theirs), better, half)

@@ -1,6 +1,6 @@
-"""The user's files, looked at once: what they are, their labels, and a pre-processing fitted.
+"""The user's files, looked at once: what they are, their labels, and an encoder fitted to them.
 
-parts = gather(options, say=print)     # data, clean and test; the encoder; the task
+inspected = inspect_files(options, say=print)     # data, clean and test; the encoder; the task
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from ..tables import (
     GivenLabels,
     ImageFolder,
     LabelScan,
+    Scan,
     Table,
     decide_task,
     is_table,
@@ -39,18 +40,20 @@ from ..tables import (
     parse_condition,
     scan_table,
 )
-from .options import Options
+from .kept_table import KeptTable
+from .options import Options, flag
 
 Say: TypeAlias = Callable[[str], None]
+ROLES = ("data", "clean", "test")
 Encoder: TypeAlias = TableEncoder | HashedTextEncoder | LanguageModelEncoder | ImageEncoder
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class SourceFile:
     """One file or folder: its labels, and which of its rows are marked as checked."""
 
     files: Table | ImageFolder
-    targets: GivenLabels
+    labels: GivenLabels
     marked: npt.NDArray[np.bool_]
 
     @property
@@ -63,43 +66,48 @@ class Source:
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered:
+class Inspected:
     """sources by role (data, and clean and test where given); task: "classes" or "regression"."""
 
     kind: str
     task: str
     target: str
-    sources: Mapping[str, Source]
+    sources: Mapping[str, SourceFile]
     encoder: Encoder
 
-    def without_labels(self) -> Gathered:
-        """The same, holding no memory for labels that have found their place."""
+    def without_labels(self) -> Inspected:
+        """The same without the labels, which take 16 bytes per row, once each row has its role."""
         nothing = GivenLabels((), None, None)
-        light = {role: replace(source, targets=nothing) for role, source in self.sources.items()}
+        light = {role: replace(source, labels=nothing) for role, source in self.sources.items()}
         return replace(self, sources=light)
 
 
-def gather(options: Options, *, say: Say) -> Gathered:
+def inspect_files(options: Options, *, say: Say) -> Inspected:
     """Look at all files, and say what was guessed and left out."""
     if options.data.is_dir():
         return _folders(options, say)
     return _tables(options, say)
 
 
-def _tables(options: Options, say: Say) -> Gathered:
+def _tables(options: Options, say: Say) -> Inspected:
     marking = parse_condition(options.clean_where) if options.clean_where else None
     tables = {
         role: open_table(path, encoding=options.encoding)
-        for role in ("data", "clean", "test")
+        for role in ROLES
         if (path := getattr(options, role)) is not None
     }
-    target = _target(options, tables["data"])
-    columns = _columns(options, tables["data"], target, marking)
-    sources: dict[str, Source] = {}
-    sample: Any = None
+    data = tables["data"]
+    target = _target(options, data)
+    columns = _columns(options, data, target, marking)
+    # The cells of suspects are shown in full; of texts only the text is.
+    keep = (target, *(columns if options.text is not None else data.columns))
+    if marking is not None:
+        keep = (*keep, marking.column)
+    tables = {role: KeptTable.of(table, keep) for role, table in tables.items()}
+    scans = {}
     for role, table in tables.items():
         table.require(target)
-        looked = scan_table(
+        scans[role] = scan_table(
             table,
             target,
             marking=marking if role == "data" else None,
@@ -107,29 +115,35 @@ def _tables(options: Options, say: Say) -> Gathered:
             capacity=TEXT_SAMPLE_ROWS if options.text else SAMPLE_ROWS,
             seed=options.seed,
         )
-        sources[role] = Source(table, looked.labels, looked.marked)
-        if role == "data":
-            sample = looked
-    if sources["data"].targets.missing.all():
+    labels = scans["data"].labels
+    if labels.missing.all():
         raise DataError(f"{options.data}: every label in column {target!r} is missing")
-    if not sample.sample.num_rows:
+    if not scans["data"].sample.num_rows:
         raise DataError(f"{options.data}: no labelled row is left to train on")
-    task = decide_task(options.task, sources["data"].targets)
-    if options.text is not None:
-        encoder: TableEncoder | HashedTextEncoder | LanguageModelEncoder = (
-            open_language_model(options.text, options.encoder)
-            if options.encoder is not None
-            else fit_hashed_texts(sample.sample, options.text)
-        )
-        kind = "text"
-    else:
-        encoder, notices = fit_table(sample.sample, sample.sample_rows, columns)
-        kind = "table"
-        for notice in notices:
-            say(notice)
+    task = decide_task(options.task, labels)
+    encoder = _encoder(options, scans["data"], columns, say)
     for table in tables.values():
         table.require(*encoder.needs)
-    return Gathered(kind, task, target, sources, encoder)
+    sources = {
+        role: SourceFile(tables[role], scan.labels, scan.marked) for role, scan in scans.items()
+    }
+    kind = "table" if options.text is None else "text"
+    return Inspected(kind, task, target, sources, encoder)
+
+
+def _encoder(
+    options: Options, scan: Scan, columns: tuple[str, ...], say: Say
+) -> TableEncoder | HashedTextEncoder | LanguageModelEncoder:
+    """The encoder for a table or its texts, fitted to the sample of a scan."""
+    if options.text is None:
+        assert scan.sample_rows is not None, "the scan took a sample"
+        encoder, notices = fit_table(scan.sample, scan.sample_rows, columns)
+        for notice in notices:
+            say(notice)
+        return encoder
+    if options.encoder is not None:
+        return open_language_model(options.text, options.encoder)
+    return fit_hashed_texts(scan.sample, options.text)
 
 
 def _target(options: Options, table: Table) -> str:
@@ -167,25 +181,25 @@ def _columns(
     return columns
 
 
-def _folders(options: Options, say: Say) -> Gathered:
+def _folders(options: Options, say: Say) -> Inspected:
     for name in ("text", "clean_where"):
         if getattr(options, name) is not None:
             raise SettingError(
-                f"--{name.replace('_', '-')} is for tables, and {options.data} is a folder of images"
+                f"{flag(name)} is for tables, and {options.data} is a folder of images"
             )
     sources = {}
-    for role in ("data", "clean", "test"):
+    for role in ROLES:
         path = getattr(options, role)
         if path is not None:
             if is_table(path):
                 raise DataError(f"{path} is a table and {options.data} a folder; expected a folder")
             folder = open_image_folder(path)
-            gathered = LabelScan()
-            gathered.add_names(folder.names)
-            sources[role] = Source(folder, gathered.finish(), np.zeros(len(folder), dtype=bool))
+            labels = LabelScan()
+            labels.add_names(folder.names)
+            sources[role] = SourceFile(folder, labels.finish(), np.zeros(len(folder), dtype=bool))
     data = sources["data"].files
     assert isinstance(data, ImageFolder), "opened as one"
     encoder = fit_images(data, size=options.image_size)
     colours = "grey" if encoder.channels == 1 else "colour"
     say(f"images are resized to {encoder.size}x{encoder.size}, {colours}")
-    return Gathered("images", "classes", "folder", sources, encoder)
+    return Inspected("images", "classes", "folder", sources, encoder)

@@ -24,7 +24,7 @@ FEWEST, MOST = 600, 6000
 EVALUATIONS = 20
 
 
-def make(network: Network) -> nn.Module:
+def make_model(network: Network) -> nn.Module:
     """A new model of that shape."""
     if network.kind == "image-cnn":
         return ImageCNN(ImageCNNOptions(channels=network.shape[0], classes=network.outputs))
@@ -33,18 +33,18 @@ def make(network: Network) -> nn.Module:
     return nn.Sequential(mlp, nn.Flatten(0)) if network.regression else mlp
 
 
-def network(prepared: Prepared, options: Options) -> Network:
+def choose_network(prepared: Prepared, options: Options) -> Network:
     """The default network for the data."""
     rows = len(prepared.task.train)
-    shape = tuple(prepared.found.encoder.shape)
+    shape = tuple(prepared.inspected.encoder.shape)
     outputs = len(prepared.classes) or 1
-    if prepared.found.kind == "images":
+    if prepared.inspected.kind == "images":
         return Network("image-cnn", shape, outputs)
     width = options.hidden or (64 if rows < 2_000 else 128 if rows < 20_000 else 256)
     return Network("mlp", shape, outputs, (width, width), regression=not prepared.classes)
 
 
-def config(prepared: Prepared, options: Options) -> Config:
+def choose_config(prepared: Prepared, options: Options) -> Config:
     """How to train it: `reweigh`, safeguarded, with the learning rate cut at four fifths."""
     rows, clean = len(prepared.task.train), len(prepared.task.clean)
     batch = options.batch or (min(100, max(10, rows // 4)) if rows < 200_000 else 1000)
@@ -75,6 +75,6 @@ def _scaling(train: Part, peak: int) -> Scaling:
     if train.inputs.dtype != torch.uint8:
         return Scaling()
     ids = train.ids[:: max(1, len(train) // 2000)]
-    found = Scaling.of(Examples(train.inputs[ids], ids), peak)
-    # A channel that never varies must not be divided by nothing.
-    return Scaling(found.mean, tuple(max(s, 1e-3) for s in found.std))
+    scaling = Scaling.of(Examples(train.inputs[ids], ids), peak)
+    # A channel that never varies must not be divided by zero.
+    return Scaling(scaling.mean, tuple(max(s, 1e-3) for s in scaling.std))

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
 
-from ..data import AnyPart, BatchOptions, Part, Scaling, in_order
+from ..data import BatchOptions, Part, Scaling
 from ..encoders import HashedTextEncoder, ImageEncoder, LanguageModelEncoder
 from ..errors import DataError
 from ..runs import SUMMARY, ModelDescription, TrainedRun, open_run
@@ -30,13 +29,13 @@ from ..tables import (
     open_table,
     pandas,
 )
-from ..training import evaluating, read_model
-from . import preprocessing
+from ..training import read_model
+from . import encoder_file
+from .final_outputs import outputs
 from .inspection import Encoder
-from .networks import make
+from .networks import make_model
 
 Outputs = npt.NDArray[np.float64]
-SIZE = 2000
 
 
 class Predictor:
@@ -45,11 +44,11 @@ class Predictor:
     def __init__(self, run: TrainedRun) -> None:
         self.run = run
         self.classes: tuple[str, ...] = run.source.classes
-        self.encoder: Encoder = preprocessing.load(run.path)
+        self.encoder: Encoder = encoder_file.load(run.path)
         described = run.model()
         self._options = batch_options(described)
         self._centre, self._scale = described.centre, described.scale
-        self._model = make(described.network)
+        self._model = make_model(described.network)
         try:
             self._model.load_state_dict(read_model(run.path))
         except RuntimeError as error:
@@ -58,10 +57,10 @@ class Predictor:
 
     def predict(self, data: Any) -> npt.NDArray[Any]:
         """[n] class names, or numbers in a regression."""
-        found = self._all(data)
+        outputs = self._all(data)
         if not self.classes:
-            return found
-        names: npt.NDArray[Any] = np.array(self.classes, dtype=object)[found.argmax(1)]
+            return outputs
+        names: npt.NDArray[Any] = np.array(self.classes, dtype=object)[outputs.argmax(1)]
         return names
 
     def predict_proba(self, data: Any) -> Outputs:
@@ -71,7 +70,7 @@ class Predictor:
         return self._all(data)
 
     def pieces(self, data: Any) -> Iterator[Outputs]:
-        """Probabilities [k, classes] (numbers [k] in a regression), a piece of the rows at a time."""
+        """Probabilities [k, classes], or numbers [k] in a regression, for a piece of the rows at a time."""
         if isinstance(self.encoder, ImageEncoder):
             for paths in image_pieces(image_paths(data)):
                 images, sound = self.encoder.encode(paths)
@@ -84,23 +83,16 @@ class Predictor:
             yield self._outputs(self.encoder.encode(piece))
 
     def _all(self, data: Any) -> Outputs:
-        found = list(self.pieces(data))
-        return np.concatenate(found) if found else np.empty((0, len(self.classes) or 1))
+        pieces = list(self.pieces(data))
+        return np.concatenate(pieces) if pieces else np.empty((0, len(self.classes) or 1))
 
     def _outputs(self, encoded: npt.NDArray[Any]) -> Outputs:
         inputs = torch.from_numpy(encoded)
         part = Part(inputs, torch.arange(len(inputs)), torch.zeros(len(inputs)), torch.empty(0))
-        found = torch.cat(list(outputs(self._model, part, self._options))).double()
+        raw = torch.cat(list(outputs(self._model, part, self._options))).double()
         if self.classes:
-            return np.asarray(found.softmax(1).numpy())
-        return np.asarray(found.numpy() * self._scale + self._centre)
-
-
-def outputs(model: nn.Module, part: AnyPart, options: BatchOptions) -> Iterator[Tensor]:
-    """The model's raw outputs on `part`, in order, a batch at a time."""
-    with evaluating(model):
-        for batch in in_order(part, size=SIZE, options=options):
-            yield model(batch.inputs).float()
+            return np.asarray(raw.softmax(1).numpy())
+        return np.asarray(raw.numpy() * self._scale + self._centre)
 
 
 def batch_options(described: ModelDescription) -> BatchOptions:

@@ -1,31 +1,54 @@
 """From the user's files to a task that can be trained on.
 
-gather -> assign roles -> encode -> drop repeated rows -> hold out -> data.Task
+inspect_files -> split_rows -> encode -> leave out unreadable and repeated rows
+-> hold some clean rows out for judging -> data.Task
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from ..data import Part, Task
 from ..encoders import robust_scale
 from ..errors import DataError
 from ..runs import ENCODED
-from . import preprocessing
-from .encoding import Encoded, encode
-from .inspection import Gathered, Say, gather
-from .labelled import Labelled
+from . import encoder_file
+from .encoded_rows import EncodedRows, EncodingProgress, encode
+from .inspection import Inspected, Say, inspect_files
+from .labelled_rows import LabelledRows
 from .options import Options
-from .roles import Roles, assign, hold_out, repeated
+from .row_split import RowSplit, hold_out, repeated, split_rows
 
 FARTHEST = 10.0
 """Scaled targets of a regression are cut off here: one absurd value must not rule the training."""
+SOURCES = {"train": "data", "own_clean": "data", "clean": "clean", "test": "test"}
+"""Which file the rows of each field of a `RowSplit` are in."""
+
+EncodedFiles = Mapping[str, EncodedRows]
+
+
+@dataclass(frozen=True)
+class TargetScale:
+    """Labels as targets. Classes stay as they are; numbers become (y - centre) / scale."""
+
+    classes: bool
+    centre: float = 0.0
+    scale: float = 1.0
+
+    def targets(self, labels: npt.NDArray[np.float64], *, farthest: float = FARTHEST) -> Tensor:
+        """[n] classes, or scaled numbers from -farthest to farthest."""
+        if self.classes:
+            return torch.from_numpy(labels.astype(np.int64))
+        scaled = np.clip((labels - self.centre) / self.scale, -farthest, farthest)
+        return torch.from_numpy(scaled.astype(np.float32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,19 +58,17 @@ class Prepared:
     train_rows    [n] the index of each train example in the user's data
     numbers       [n] the target of each as it was given, in a regression; else empty
     judged_on     "test", "holdout", or "" where nothing was kept for judging
-    centre, scale of the targets in a regression: trained on (y - centre) / scale
     unreadable    files of the data that could not be decoded, by index
-    release       lets go of encoded rows in memory; they are read again when needed
+    release       frees the encoded rows in memory; they are read again when needed
     """
 
     task: Task
-    found: Gathered
+    inspected: Inspected
     classes: tuple[str, ...]
     train_rows: npt.NDArray[np.int64]
     numbers: npt.NDArray[np.float64]
     judged_on: str
-    centre: float
-    scale: float
+    target_scale: TargetScale
     unreadable: npt.NDArray[np.int64]
     release: Callable[[], None]
 
@@ -57,120 +78,118 @@ def prepare(
     folder: Path,
     *,
     say: Say,
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    progress: EncodingProgress = lambda what, done, total: None,
 ) -> Prepared:
     """Read, check and encode the data into `folder`/encoded; `progress(what, done, total)`."""
-    found = gather(options, say=say)
-    roles = assign(found, options, say=say)
-    preprocessing.save(folder, found.encoder)
+    inspected = inspect_files(options, say=say)
+    split = split_rows(inspected, options, say=say)
+    encoder_file.save(folder, inspected.encoder)
     (folder / ENCODED).mkdir(exist_ok=True)
-    encoded = {}
-    for role, source in found.sources.items():
-        done = 0
-
-        def tick(rows: int, role: str = role, total: int = len(source)) -> None:
-            nonlocal done
-            done += rows
-            progress(f"encoding {role}", done, total)
-
-        encoded[role] = encode(source, found.encoder, folder / ENCODED, role, progress=tick)
-    return _task(options, found.without_labels(), roles, encoded, say)
-
-
-def _task(
-    options: Options, found: Gathered, roles: Roles, encoded: Mapping[str, Encoded], say: Say
-) -> Prepared:
-    parts = {"data": roles.train, "own": roles.own_clean, "clean": roles.clean, "test": roles.test}
-    source = {"data": "data", "own": "data", "clean": "clean", "test": "test"}
-    for name, part in parts.items():
-        if len(part):
-            sound = encoded[source[name]].readable[part.rows]
-            if gone := int(np.sum(~sound)):
-                say(f"{source[name]}: {gone:,} files cannot be read and are left out")
-            parts[name] = part.where(sound)
-
-    def digests(name: str) -> npt.NDArray[np.uint64]:
-        if source[name] not in encoded:
-            return np.empty(0, np.uint64)
-        return encoded[source[name]].digests[parts[name].rows]
-
-    # Clean rows cut out of the data itself are no repetition of it.
-    for name, others, what in (
-        ("test", ("clean", "own"), "test rows are clean rows too: left out of the test"),
-        (
-            "data",
-            ("clean", "test"),
-            "training rows are clean or test rows too: left out of training",
-        ),
-    ):
-        twice = repeated(digests(name), np.concatenate([digests(other) for other in others]))
-        if twice.any():
-            say(f"{int(twice.sum()):,} {what}")
-            parts[name] = parts[name].where(~twice)
-    if len(parts["data"]) < 10:
+    files = {
+        role: encode(source, inspected.encoder, folder / ENCODED, role, progress=progress)
+        for role, source in inspected.sources.items()
+    }
+    inspected = inspected.without_labels()
+    split = _without_unreadable(split, files, say)
+    split = _without_repeated(split, files, say)
+    if len(split.train) < 10:
         raise DataError(
-            f"{len(parts['data'])} training rows are left; expected 10 or more that are not clean rows"
+            f"{len(split.train)} training rows are left; expected 10 or more that are not clean rows"
         )
-    return _built(options, found, roles.classes, encoded, parts, say)
-
-
-def _built(
-    options: Options,
-    found: Gathered,
-    classes: tuple[str, ...],
-    encoded: Mapping[str, Encoded],
-    parts: Mapping[str, Labelled],
-    say: Say,
-) -> Prepared:
-    centre, scale = 0.0, 1.0
-    if not classes:
-        centre, scale = robust_scale(parts["data"].labels)
-        far = int(np.sum(np.abs(parts["data"].labels - centre) > FARTHEST * scale))
-        if far:
-            say(
-                f"{far:,} targets are farther than {FARTHEST:g} scales from the median: cut off there"
-            )
-
-    def targets(labels: npt.NDArray[np.float64], cut: float = np.inf) -> torch.Tensor:
-        if classes:
-            return torch.from_numpy(labels.astype(np.int64))
-        scaled = np.clip((labels - centre) / scale, -cut, cut)
-        return torch.from_numpy(scaled.astype(np.float32))
-
-    def part(role: str, chosen: Labelled, cut: float = np.inf) -> Part:
-        values = targets(chosen.labels, cut)
-        return Part(encoded[role].inputs, torch.from_numpy(chosen.rows), values, values)
-
-    clean = [(role, parts[name]) for name, role in (("clean", "clean"), ("own", "data"))]
-    clean = [(role, chosen) for role, chosen in clean if len(chosen)]
-    if not clean:
-        raise DataError("no clean row is left; expected a few rows whose labels are checked")
-    # Few rows, of two files perhaps: on their own, in memory.
-    inputs = torch.cat([encoded[role].inputs[torch.from_numpy(c.rows)] for role, c in clean])
-    every = Labelled(np.arange(len(inputs)), np.concatenate([c.labels for _, c in clean]))
-    held = hold_out(every, options.held_out, classes=len(classes), seed=options.seed)
-
-    def checked(chosen: Labelled) -> Part:
-        values = targets(chosen.labels, FARTHEST)
-        return Part(inputs, torch.from_numpy(chosen.rows), values, values)
-
-    kept, aside = every.where(~held), every.where(held)
-    if len(parts["test"]):
-        test, judged_on = part("test", parts["test"]), "test"
-    elif len(aside):
-        test, judged_on = checked(aside), "holdout"
-        say(f"{len(aside):,} of {len(every):,} clean rows are held out for judging")
-    else:
-        test, judged_on = checked(kept), ""
-    if options.held_out and not len(aside):
-        say("there are too few clean rows to hold any out; give --test for an honest figure")
-    peak = 255 if found.kind == "images" else 1
-    train = part("data", parts["data"], FARTHEST)
-    empty = Part(train.inputs, train.ids[:0], train.targets[:0], train.truth[:0])
-    task = Task(train, empty, checked(kept), test, classes, peak)
-    readable = encoded["data"].readable
+    scale = _target_scale(split, say)
+    clean, held_out = _clean_parts(options, split, files, scale, say)
+    train = _part(files["data"].inputs, split.train, scale.targets(split.train.labels))
+    test, judged_on = held_out, "holdout" if len(held_out) else ""
+    if len(split.test):
+        targets = scale.targets(split.test.labels, farthest=np.inf)
+        test, judged_on = _part(files["test"].inputs, split.test, targets), "test"
+    nothing = Part(train.inputs, train.ids[:0], train.targets[:0], train.truth[:0])
+    peak = 255 if inspected.kind == "images" else 1
     return Prepared(
-        task, found, classes, parts["data"].rows,
-        parts["data"].labels[: 0 if classes else None], judged_on, centre, scale,
-        np.flatnonzero(~readable), encoded["data"].release,
-    )  # fmt: skip
+        task=Task(train, nothing, clean, test if judged_on else clean, split.classes, peak),
+        inspected=inspected,
+        classes=split.classes,
+        train_rows=split.train.rows,
+        numbers=split.train.labels[: 0 if split.classes else None],
+        judged_on=judged_on,
+        target_scale=scale,
+        unreadable=np.flatnonzero(~files["data"].readable),
+        release=files["data"].release,
+    )
+
+
+def _without_unreadable(split: RowSplit, files: EncodedFiles, say: Say) -> RowSplit:
+    for name, file in SOURCES.items():
+        rows: LabelledRows = getattr(split, name)
+        if len(rows):
+            readable = files[file].readable[rows.rows]
+            if gone := int(np.sum(~readable)):
+                say(f"{file}: {gone:,} files cannot be read and are left out")
+            change: Any = {name: rows.where(readable)}
+            split = replace(split, **change)
+    return split
+
+
+def _without_repeated(split: RowSplit, files: EncodedFiles, say: Say) -> RowSplit:
+    """No clean row in the test, no clean or test row in training.
+
+    Clean rows cut out of the data itself are no repetition of it.
+    """
+
+    def digests(*names: str) -> npt.NDArray[np.uint64]:
+        known = [name for name in names if SOURCES[name] in files]
+        each = [files[SOURCES[name]].digests[getattr(split, name).rows] for name in known]
+        return np.concatenate([np.empty(0, np.uint64), *each])
+
+    twice = repeated(digests("test"), digests("clean", "own_clean"))
+    if twice.any():
+        say(f"{int(twice.sum()):,} test rows are clean rows too: left out of the test")
+        split = replace(split, test=split.test.where(~twice))
+    twice = repeated(digests("train"), digests("clean", "test"))
+    if twice.any():
+        say(f"{int(twice.sum()):,} training rows are clean or test rows too: left out of training")
+        split = replace(split, train=split.train.where(~twice))
+    return split
+
+
+def _target_scale(split: RowSplit, say: Say) -> TargetScale:
+    if split.classes:
+        return TargetScale(classes=True)
+    labels = split.train.labels
+    centre, scale = robust_scale(labels)
+    if far := int(np.sum(np.abs(labels - centre) > FARTHEST * scale)):
+        say(f"{far:,} targets are farther than {FARTHEST:g} scales from the median: cut off there")
+    return TargetScale(classes=False, centre=centre, scale=scale)
+
+
+def _clean_parts(
+    options: Options, split: RowSplit, files: EncodedFiles, scale: TargetScale, say: Say
+) -> tuple[Part, Part]:
+    """The clean rows that guide the training, and those held out for judging.
+
+    They are few and may come from two files: they get inputs of their own, in memory.
+    """
+    sources = [
+        (files[file].inputs, rows)
+        for file, rows in (("clean", split.clean), ("data", split.own_clean))
+        if len(rows)
+    ]
+    if not sources:
+        raise DataError("no clean row is left; expected a few rows whose labels are checked")
+    inputs = torch.cat([each[torch.from_numpy(rows.rows)] for each, rows in sources])
+    labels = np.concatenate([rows.labels for _, rows in sources])
+    clean = LabelledRows(np.arange(len(inputs)), labels)
+    held = hold_out(clean, options.held_out, classes=len(split.classes), seed=options.seed)
+    if options.held_out and not held.any():
+        say("there are too few clean rows to hold any out; give --test for an honest figure")
+    if held.any() and not len(split.test):
+        say(f"{int(held.sum()):,} of {len(clean):,} clean rows are held out for judging")
+    guide, judge = (
+        _part(inputs, rows, scale.targets(rows.labels))
+        for rows in (clean.where(~held), clean.where(held))
+    )
+    return guide, judge
+
+
+def _part(inputs: Tensor, rows: LabelledRows, targets: Tensor) -> Part:
+    return Part(inputs, torch.from_numpy(rows.rows), targets, targets)

@@ -3,46 +3,57 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..audit import Ranking
 from ..runs import LabelPair, Network, RunSummary, TrainingPlan, UnusedColumn
 from ..training import Config, Outcome
-from .comparison import Judged, gain
-from .diagnosis import class_weights, diagnose
+from .advice import advise, class_weights
+from .comparison import figure, gain, interval
+from .final_outputs import TestOutputs
 from .preparation import Prepared
+
+
+@dataclass(frozen=True)
+class JudgedRun:
+    """A finished run, and what its final model says of the test rows."""
+
+    outcome: Outcome
+    test: TestOutputs
 
 
 def summarise(
     prepared: Prepared,
     plan: Config,
     shape: Network,
-    outcome: Outcome,
-    rivals: dict[str, Outcome],
-    judged: dict[str, Judged],
+    runs: Mapping[str, JudgedRun],
     ranking: Ranking,
 ) -> RunSummary:
-    """Everything the report and the command line tell."""
-    ours, kept = judged["reweigh"], bool(prepared.judged_on)
-    comparison = tuple(gain(name, ours, judged[name]) for name in rivals)
+    """Everything the report and the command line tell; `runs` by method, that of `plan` first."""
+    outcome, ours = runs[plan.method].outcome, runs[plan.method].test
+    rivals = {name: run.test for name, run in runs.items() if name != plan.method}
+    comparison = tuple(gain(name, ours, theirs) for name, theirs in rivals.items())
+    kept = bool(prepared.judged_on)
     suggested = ranking.suggested
     confident = suggested >= 0 if prepared.classes else ~np.isnan(suggested)
-    unused = getattr(prepared.found.encoder, "unused", ())
+    unused = getattr(prepared.inspected.encoder, "unused", ())
     return RunSummary(
         metric="accuracy" if prepared.classes else "mean absolute error",
         judged_on=prepared.judged_on,
         judged_rows=len(prepared.task.test) if kept else 0,
-        figure=ours.figure if kept else None,
-        interval=ours.interval if kept else None,
+        figure=figure(ours) if kept else None,
+        interval=interval(ours) if kept else None,
         comparison=comparison if kept else (),
         train_rows=len(prepared.task.train),
         clean_rows=len(prepared.task.clean),
         suggestions=int(confident.sum()),
         confusion=_confusion(prepared, ranking),
         class_weights=class_weights(prepared, outcome),
-        warnings=tuple(diagnose(prepared, outcome, comparison)),
-        curves={n: tuple(o.curve) for n, o in {"reweigh": outcome, **rivals}.items()},
+        warnings=tuple(advise(prepared, outcome, comparison)),
+        curves={name: tuple(run.outcome.curve) for name, run in runs.items()},
         metrics=outcome.metrics,
         plan=TrainingPlan(
             method=plan.method,

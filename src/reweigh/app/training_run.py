@@ -33,16 +33,17 @@ from ..runs import (
     versioned,
     write,
 )
-from ..training import Config, Now, Outcome, fit
-from . import audit as auditing
-from .comparison import METHODS, judge
+from ..training import Config, Now, Observer, fit
+from .audit import rank, write_ranking
+from .comparison import METHODS
+from .final_outputs import TestOutputs, TrainOutputs
 from .inspection import Say
-from .networks import config, make, network
+from .networks import choose_config, choose_network, make_model
 from .options import Options, flag
 from .preparation import Prepared, prepare
-from .summary import summarise
+from .summary import JudgedRun, summarise
 
-LET_GO = 200  # steps between letting go of encoded rows
+RELEASE_EVERY = 200  # steps; encoded rows in memory are freed then
 PREPARED = {ENCODED, PREPROCESS, PREPROCESS_ARRAYS}
 """What lies in a folder before training begins."""
 
@@ -67,23 +68,21 @@ def train(options: Options, out: Path, signs: Signs | None = None) -> Json:
     prepared = prepare(options, out, say=signs.say, progress=signs.encoding)
     # Only now is the folder this run's: options that were refused must not bind the next ones.
     write(out / OPTIONS, options)
-    plan, shape = config(prepared, options), network(prepared, options)
+    plan, shape = choose_config(prepared, options), choose_network(prepared, options)
     _describe(out, options, prepared, plan, shape)
     signs.say(_plan(prepared, plan, shape))
-    outcome = _fit(prepared, plan, shape, out, signs)
-    rivals = {}
-    if options.compare:
-        for method in METHODS:
-            other = replace(plan, method=method)
-            rivals[method] = _fit(prepared, other, shape, out / COMPARE / method, signs)
-    judged = {
-        name: judge(prepared, found, plan.batch)
-        for name, found in {"reweigh": outcome, **rivals}.items()
+    trainer = _Trainer(prepared, shape, signs)
+    seen = TrainOutputs(prepared.task.train)
+    ours = trainer.fit(plan, out, train=seen)
+    rivals = {
+        method: trainer.fit(replace(plan, method=method), out / COMPARE / method)
+        for method in (METHODS if options.compare else ())
     }
     signs.say("ranking the labels")
-    ranking = auditing.rank(prepared.task.train, outcome, plan.batch, plain=rivals.get("uniform"))
-    auditing.write(out, prepared, outcome, ranking)
-    summary = summarise(prepared, plan, shape, outcome, rivals, judged, ranking)
+    plain = rivals["uniform"].outcome if rivals else None
+    ranking = rank(prepared.task.train, ours.outcome, plan.batch, plain=plain, seen=seen)
+    write_ranking(out, prepared, ours.outcome, ranking)
+    summary = summarise(prepared, plan, shape, {plan.method: ours, **rivals}, ranking)
     written = write(out / SUMMARY, summary)
     shutil.rmtree(out / ENCODED, ignore_errors=True)
     return written
@@ -102,39 +101,53 @@ def _check(out: Path, options: Options) -> None:
         raise DataError(f"{out} has {min(strangers)} and is no run; give another --out")
 
 
-def _fit(prepared: Prepared, plan: Config, shape: Network, out: Path, signs: Signs) -> Outcome:
-    out.mkdir(parents=True, exist_ok=True)
+@dataclass(frozen=True)
+class _Trainer:
+    """Trains models of one shape on one task, and judges each on the test rows."""
 
-    def step(now: Now) -> None:
-        if now.step % LET_GO == 0:
-            prepared.release()
-        signs.step(plan.method, now)
+    prepared: Prepared
+    shape: Network
+    signs: Signs
 
-    outcome = fit(partial(make, shape), prepared.task, plan, out=out, progress=step)
-    prepared.release()
-    return outcome
+    def fit(self, plan: Config, out: Path, *, train: TrainOutputs | None = None) -> JudgedRun:
+        """One run into `out`; `train` is shown what the final model says of the train rows."""
+        out.mkdir(parents=True, exist_ok=True)
+        task, scale = self.prepared.task, self.prepared.target_scale.scale
+        test = TestOutputs(task.test, scale=scale)
+        observe: dict[str, Observer] = {"test": test, **({"train": train} if train else {})}
+
+        def step(now: Now) -> None:
+            if now.step % RELEASE_EVERY == 0:
+                self.prepared.release()
+            self.signs.step(plan.method, now)
+
+        model = partial(make_model, self.shape)
+        outcome = fit(model, task, plan, out=out, progress=step, observe=observe)
+        test.complete(outcome.model, plan.batch)
+        self.prepared.release()
+        return JudgedRun(outcome, test)
 
 
 def _describe(
     out: Path, options: Options, prepared: Prepared, plan: Config, shape: Network
 ) -> None:
-    found, scaling = prepared.found, plan.batch.scaling
-    data = found.sources["data"].files
+    inspected, scaling = prepared.inspected, plan.batch.scaling
+    data = inspected.sources["data"].files
     described = ModelDescription(
         network=shape,
         mean=scaling.mean,
         std=scaling.std,
         peak=plan.batch.peak,
-        centre=prepared.centre,
-        scale=prepared.scale,
+        centre=prepared.target_scale.centre,
+        scale=prepared.target_scale.scale,
     )
     write(out / NETWORK, described)
     source = RunSource(
-        kind=found.kind,
-        task=found.task,
-        target=found.target,
+        kind=inspected.kind,
+        task=inspected.task,
+        target=inspected.target,
         classes=prepared.classes,
-        rows=len(found.sources["data"]),
+        rows=len(inspected.sources["data"]),
         data=options.data,
         clean=options.clean,
         clean_where=options.clean_where,
@@ -159,6 +172,6 @@ def _plan(prepared: Prepared, plan: Config, shape: Network) -> str:
     size = "x".join(map(str, shape.shape))
     hidden = f", hidden {'-'.join(map(str, shape.hidden))}" if shape.hidden else ""
     return (
-        f"{prepared.found.kind}: {what}; {len(task.train):,} training rows, {len(task.clean):,} "
+        f"{prepared.inspected.kind}: {what}; {len(task.train):,} training rows, {len(task.clean):,} "
         f"clean; {shape.kind} on {size} inputs{hidden}, {plan.steps:,} steps of {plan.batch.size}"
     )

@@ -36,9 +36,9 @@ def audit(
     from rich.console import Console
     from rich.table import Table
 
-    from ..app.listing import write_listing
+    from ..app import write_audit_list
 
-    path, rows, head = write_listing(run, out, head=show)
+    path, rows, head = write_audit_list(run, out, head=show)
     if head:
         table = Table(box=None, header_style="bold", pad_edge=False)
         for column in head[0]:

@@ -33,7 +33,7 @@ def predict(
     Columns: index, predicted, and the probability of each class. The target column may be missing
     in the data. Example:  reweigh predict reweigh-run --data new.csv --out predicted.csv
     """
-    from ..app.prediction_file import write_predictions
+    from ..app import write_predictions
 
     rows = write_predictions(run, data, out, encoding=encoding)
     typer.echo(f"{rows:,} predictions in {out}")

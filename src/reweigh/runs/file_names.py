@@ -11,7 +11,7 @@ Written by `reweigh train` besides those:
     options.json        what was asked                                  app.Options
     source.json         what the data are, and where                    RunSource
     network.json        the model's shape, its inputs and outputs       ModelDescription
-    preprocess.json     the fitted encoder; preprocess.npz its arrays
+    preprocess.json     the fitted encoder; preprocess.npz its arrays   EncoderState
     audit.parquet       every training row, ranked by suspicion         AuditRow
     suspects.parquet    the first of them, with the row itself          Suspect
     unreadable.txt      files that could not be decoded

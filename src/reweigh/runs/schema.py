@@ -1,7 +1,8 @@
 """What the files of a run folder hold. The fields are the keys of the JSON, in this order.
 
-source.json     RunSource            network.json    ModelDescription
-summary.json    RunSummary           audit.parquet, suspects.parquet    AuditRow, Suspect
+source.json    RunSource           preprocess.json     EncoderState
+network.json   ModelDescription    audit.parquet       AuditRow
+summary.json   RunSummary          suspects.parquet    Suspect
 """
 
 from __future__ import annotations
@@ -92,6 +93,14 @@ class ModelDescription:
     peak: int
     centre: float
     scale: float
+
+
+@dataclass(frozen=True)
+class EncoderState:
+    """A fitted encoder: `state` is what its class makes it from again."""
+
+    kind: str
+    state: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ Read in this order:
 
 from ..core import evaluating
 from .config import Config, Optimizer
-from .evaluation import Judged, judge
+from .evaluation import EVALUATION_BATCH, Judged, Observer, judge
 from .fitting import fit
 from .folder import RunFolder, read_config, read_model
 from .phases import Phase, phases
@@ -29,11 +29,13 @@ from .run_metrics import Outcome
 from .schedules import PAPER, FineTune, PaperSchedule, Schedule
 
 __all__ = [
+    "EVALUATION_BATCH",
     "PAPER",
     "Config",
     "FineTune",
     "Judged",
     "Now",
+    "Observer",
     "Optimizer",
     "Outcome",
     "PaperSchedule",

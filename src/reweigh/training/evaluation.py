@@ -10,8 +10,9 @@ model runs in evaluation mode without a graph; afterwards it has the modes it ha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,9 @@ from ..core import evaluating
 from ..data import AnyPart, BatchOptions, in_order
 from ..methods import Criterion
 
-BATCH = 200
+EVALUATION_BATCH = 200
+Observer: TypeAlias = Callable[[Tensor], None]
+"""Called with the outputs [k, ...] of a batch, in the order of the part."""
 
 
 @dataclass(frozen=True)
@@ -64,18 +67,22 @@ def judge(
     options: BatchOptions,
     device: torch.device,
     accelerator: Any = None,
+    observe: Observer | None = None,
 ) -> tuple[Judged, Judged]:
     """The model on `part`: against the given labels, and against the true ones.
 
-    With an accelerator, each process takes a share and all get the sums.
+    With an accelerator, each process takes a share and all get the sums. `observe` is shown the
+    outputs of this process's share.
     """
     if accelerator is not None and accelerator.num_processes > 1:
         part = part.share(accelerator.process_index, accelerator.num_processes)
     sums = [_zeros(classes, device), _zeros(classes, device)]
     with evaluating(model):
         start = 0
-        for batch in in_order(part, size=BATCH, options=options, device=device):
+        for batch in in_order(part, size=EVALUATION_BATCH, options=options, device=device):
             outputs = model(batch.inputs).float()
+            if observe is not None:
+                observe(outputs)
             truth = part.truth[start : start + len(outputs)].to(device)
             start += len(outputs)
             for total, labels in zip(sums, (batch.targets, truth), strict=True):

@@ -11,6 +11,7 @@ CPU. A finished run is read back.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from . import checkpoints
 from .config import Config
 from .criteria import criterion_for
 from .environment import Stop, listening, surroundings, telling_of_lost_processes
+from .evaluation import Observer
 from .folder import Point, RunFolder, read_model
 from .loop import Hooks, run
 from .phases import FINE_TUNE, MAIN, PRETRAIN, phases
@@ -48,6 +50,7 @@ def fit(
     pretrained: Path | str | Weights | None = None,
     criterion: Criterion | None = None,
     progress: Progress | None = None,
+    observe: Mapping[str, Observer] | None = None,
 ) -> Outcome:
     """Train a model on a task.
 
@@ -59,6 +62,8 @@ def fit(
     criterion:  `criterion(outputs, targets) -> Tensor[n]`; by default cross-entropy for outputs
                 [n, classes], its binary form for [n], the squared error for real targets.
     progress:   called with a `Now` after every step; `bar()` makes one that shows it.
+    observe:    by part ("train", "test"): called with the final model's outputs on it, batch by batch
+                in order. Not called for a run that is read back, nor where processes share a part.
     """
     config = config or Config()
     parse(config.method)
@@ -77,7 +82,7 @@ def fit(
         # Without a folder there is nothing to save, so signals keep their usual effect.
         asked = listening() if folder is not None else nullcontext(Stop())
         with asked as stop, telling_of_lost_processes(context.processes):
-            return _Run(context, folder, stop, progress).run(
+            return _Run(context, folder, stop, progress, observe or {}).run(
                 baseline_weights(pretrained, config, data)
             )
 
@@ -90,9 +95,15 @@ class _Run:
     """
 
     def __init__(
-        self, context: RunContext, folder: RunFolder | None, stop: Stop, progress: Progress | None
+        self,
+        context: RunContext,
+        folder: RunFolder | None,
+        stop: Stop,
+        progress: Progress | None,
+        observe: Mapping[str, Observer],
     ) -> None:
         self.context, self.folder, self.stop, self.progress = context, folder, stop, progress
+        self.observe = observe
         train = len(context.task.train)
         epoch = train * context.config.accumulate / context.config.batch.size  # in records
         half_life = max(1.0, HALF_LIFE_EPOCHS * epoch)
@@ -166,7 +177,9 @@ class _Run:
             "learning_rate": phase.learning_rate(max(0, done - 1)),
             **running.averages.read(),
             **curve_metrics(
-                lambda part: context.judge(running.base, part), context.task, context.config.probe
+                lambda _, part: context.judge(running.base, part),
+                context.task,
+                context.config.probe,
             ),
         }
         self.points.append(point)
@@ -209,7 +222,9 @@ class _Run:
 
     def _finish(self, base: nn.Module) -> Outcome:
         context = self.context
-        metrics = final_metrics(lambda part: context.judge(base, part), context.task)
+        metrics = final_metrics(
+            lambda name, part: context.judge(base, part, self.observe.get(name)), context.task
+        )
         ledger = context.gathered(self.ledger)
         base = context.accelerator.unwrap_model(base, keep_fp32_wrapper=False).cpu().eval()
         if self.folder is not None and context.writes:

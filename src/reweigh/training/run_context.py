@@ -16,7 +16,7 @@ from ..methods import Criterion, Sampling
 from ..optional import optional
 from .config import Config
 from .criteria import classes_of
-from .evaluation import Judged, judge
+from .evaluation import Judged, Observer, judge
 
 ModelFactory = Callable[[], nn.Module]
 
@@ -75,7 +75,9 @@ class RunContext:
         clean = sample.source == "clean"
         return make_pairs(self.task, self.config.seed, options, clean=clean, device=self.device)
 
-    def judge(self, model: nn.Module, part: AnyPart) -> tuple[Judged, Judged]:
+    def judge(
+        self, model: nn.Module, part: AnyPart, observe: Observer | None = None
+    ) -> tuple[Judged, Judged]:
         """The model on a part, against given and true labels; all processes share the work."""
         if self.processes > 1:
             # Each process has running averages of other examples; those of the one that saves count.
@@ -89,6 +91,7 @@ class RunContext:
             options=self.config.batch,
             device=self.device,
             accelerator=self.accelerator,
+            observe=observe if self.processes == 1 else None,
         )
 
     def gathered(self, ledger: Ledger) -> Ledger:

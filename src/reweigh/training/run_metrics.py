@@ -13,7 +13,8 @@ from ..data import AnyPart, AnyTask
 from .evaluation import Judged
 from .folder import Point
 
-Judge = Callable[[AnyPart], tuple[Judged, Judged]]
+Judge = Callable[[str, AnyPart], tuple[Judged, Judged]]
+"""Called with the name of a part ("test", "hyper", "clean", "train") and the part."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def final_metrics(judge: Judge, task: AnyTask) -> dict[str, Any]:
 
 def _judged(judge: Judge, task: AnyTask, train: AnyPart) -> dict[str, tuple[Judged, Judged]]:
     parts = {"test": task.test, "hyper": task.hyper_validation, "clean": task.clean, "train": train}
-    return {name: judge(part) for name, part in parts.items() if len(part)}
+    return {name: judge(name, part) for name, part in parts.items() if len(part)}
 
 
 def _numbers(judged: dict[str, tuple[Judged, Judged]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Rows and their labels; and the lists of rows that `reweigh review` writes: confirmed, dropped."""
+"""Rows and their labels, and the lists of rows that `reweigh review` writes: confirmed, dropped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class LabelledRows:
     """Rows of one source and their labels: codes (classes) or numbers (regression)."""
 
     rows: Rows
@@ -26,18 +26,18 @@ class Labelled:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def where(self, keep: npt.NDArray[np.bool_]) -> Labelled:
+    def where(self, keep: npt.NDArray[np.bool_]) -> LabelledRows:
         """Those for which `keep` is true."""
-        return Labelled(self.rows[keep], self.labels[keep])
+        return LabelledRows(self.rows[keep], self.labels[keep])
 
 
-def read_confirmed(paths: Iterable[Path], classes: tuple[str, ...], size: int) -> Labelled:
-    """`index,label`: rows of the data that somebody looked at; of one met twice, the last counts."""
-    order: dict[int, float] = {}
+def read_confirmed(paths: Iterable[Path], classes: tuple[str, ...], size: int) -> LabelledRows:
+    """`index,label`: rows of the data that somebody looked at; of a row met twice, the last counts."""
+    labels: dict[int, float] = {}
     for path in paths:
-        found = _confirmed(path, classes, size)
-        order.update(zip(found.rows.tolist(), found.labels.tolist(), strict=True))
-    return Labelled(np.array(list(order), dtype=np.int64), np.array(list(order.values())))
+        confirmed = _confirmed(path, classes, size)
+        labels.update(zip(confirmed.rows.tolist(), confirmed.labels.tolist(), strict=True))
+    return LabelledRows(np.array(list(labels), dtype=np.int64), np.array(list(labels.values())))
 
 
 def read_dropped(paths: Iterable[Path], size: int) -> Rows:
@@ -51,7 +51,7 @@ def read_dropped(paths: Iterable[Path], size: int) -> Rows:
     return np.unique(np.concatenate(rows))
 
 
-def _confirmed(path: Path, classes: tuple[str, ...], size: int) -> Labelled:
+def _confirmed(path: Path, classes: tuple[str, ...], size: int) -> LabelledRows:
     table = open_table(path)
     table.require("index", "label")
     places: list[npt.NDArray[np.float64]] = [np.empty(0)]
@@ -74,7 +74,7 @@ def _confirmed(path: Path, classes: tuple[str, ...], size: int) -> Labelled:
     rows, values = np.concatenate(places), np.concatenate(given)
     if np.isnan(values).any():
         raise DataError(f"{path}: a row has no label; expected index,label of training rows")
-    return Labelled(_indices(rows, size, path), values)
+    return LabelledRows(_indices(rows, size, path), values)
 
 
 def _indices(rows: Values, size: int, path: Path) -> Rows:

@@ -1,9 +1,8 @@
-"""What a user should know before trusting a run, in plain words, each with what to do."""
+"""What a user should know before trusting a run, in plain words, and what to do about it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,22 +15,22 @@ STARVED = 0.25
 """A class whose rows count less than this, on average, beside 1 in plain training."""
 
 
-def diagnose(prepared: Prepared, outcome: Outcome, comparison: Sequence[Gain]) -> list[Advice]:
+def advise(prepared: Prepared, outcome: Outcome, comparison: Sequence[Gain]) -> list[Advice]:
     """Everything there is to say."""
-    found = [*_clean_set(prepared), *_starved(prepared, outcome), *_learnt(prepared, outcome)]
-    found += _judged(prepared, comparison)
+    advice = [*_clean_set(prepared), *_starved(prepared, outcome), *_learnt(prepared, outcome)]
+    advice += _judged(prepared, comparison)
     unseen = int(np.sum(outcome.ledger.table()["seen"] == 0))
     if unseen:
-        found.append(Advice(
+        advice.append(Advice(
             f"{unseen:,} training rows were in no batch, so their suspicion is the model's alone.",
             "Train for more steps with --steps.",
         ))  # fmt: skip
     if len(prepared.unreadable):
-        found.append(Advice(
+        advice.append(Advice(
             f"{len(prepared.unreadable):,} files could not be read and were left out.",
             "They are listed in unreadable.txt; save them again or remove them.",
         ))  # fmt: skip
-    return found
+    return advice
 
 
 def _clean_set(prepared: Prepared) -> list[Advice]:
@@ -84,9 +83,9 @@ def _judged(prepared: Prepared, comparison: Sequence[Gain]) -> list[Advice]:
             "Nothing was kept for judging, so there is no honest figure of how good the model is.",
             "Give --test FILE with checked rows, or --holdout 0.3 to set clean rows aside.",
         )]  # fmt: skip
-    found = []
+    advice = []
     if len(prepared.task.test) < 100:
-        found.append(Advice(
+        advice.append(Advice(
             f"The model was judged on {len(prepared.task.test)} rows only; the figures are rough.",
             "Give a larger --test file with checked rows.",
         ))  # fmt: skip
@@ -94,20 +93,20 @@ def _judged(prepared: Prepared, comparison: Sequence[Gain]) -> list[Advice]:
         half = line.interval
         if line.method == "uniform" and half is not None and line.gain <= half:
             verb = "is worse than" if line.gain < -half else "is not clearly better than"
-            found.append(Advice(
+            advice.append(Advice(
                 f"Here reweighing {verb} plain training.",
                 "Perhaps few labels are wrong, or the clean rows are too few or unlike the rest. The "
                 "plain model is in compare/uniform; more clean rows make the comparison sharper.",
             ))  # fmt: skip
-    return found
+    return advice
 
 
-def class_weights(prepared: Prepared, outcome: Outcome) -> dict[str, Any]:
+def class_weights(prepared: Prepared, outcome: Outcome) -> dict[str, float | None]:
     """The mean weight of the rows given each class; 1 is what a row counts in plain training."""
     weights = outcome.ledger.table()["mean_weight"]
     given = prepared.task.train.targets.numpy()
-    found: dict[str, Any] = {}
+    means: dict[str, float | None] = {}
     for c, name in enumerate(prepared.classes):
         mine = weights[(given == c) & ~np.isnan(weights)]
-        found[name] = float(mine.mean()) if len(mine) else None
-    return found
+        means[name] = float(mine.mean()) if len(mine) else None
+    return means

@@ -15,36 +15,36 @@ import numpy.typing as npt
 from ..errors import DataError, unknown
 from ..rng import Draws
 from ..tables import Codes
-from .inspection import Gathered, Say
-from .labelled import Labelled, read_confirmed, read_dropped
+from .inspection import ROLES, Inspected, Say
+from .labelled_rows import LabelledRows, read_confirmed, read_dropped
 from .options import Options
 
 Digests = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
-class Roles:
+class RowSplit:
     """train, own_clean: rows of data; clean, test: rows of their own sources."""
 
     classes: tuple[str, ...]
-    train: Labelled
-    own_clean: Labelled
-    clean: Labelled
-    test: Labelled
+    train: LabelledRows
+    own_clean: LabelledRows
+    clean: LabelledRows
+    test: LabelledRows
 
 
-def assign(found: Gathered, options: Options, *, say: Say) -> Roles:
+def split_rows(inspected: Inspected, options: Options, *, say: Say) -> RowSplit:
     """Sort the rows by what is known before any is decoded; raises on labels that do not fit."""
-    classes = _classes(found)
+    classes = _classes(inspected)
     parts = {
-        role: _labelled(found, role, classes) if role in found.sources else _none()
-        for role in ("data", "clean", "test")
+        role: _labelled(inspected, role, classes) if role in inspected.sources else _none()
+        for role in ROLES
     }
     for role, part in parts.items():
-        if role in found.sources and (gone := len(found.sources[role]) - len(part)):
+        if role in inspected.sources and (gone := len(inspected.sources[role]) - len(part)):
             say(f"{role}: {gone:,} rows without a label are left out")
-    data, size = parts["data"], len(found.sources["data"])
-    checked = found.sources["data"].marked[data.rows]
+    data, size = parts["data"], len(inspected.sources["data"])
+    checked = inspected.sources["data"].marked[data.rows]
     own_clean, train = data.where(checked), data.where(~checked)
     if options.leave_out:
         dropped = read_dropped(options.leave_out, size)
@@ -54,61 +54,61 @@ def assign(found: Gathered, options: Options, *, say: Say) -> Roles:
         extra = read_confirmed(options.also_clean, classes, size)
         train = train.where(~np.isin(train.rows, extra.rows))
         own_clean = own_clean.where(~np.isin(own_clean.rows, extra.rows))
-        own_clean = Labelled(
+        own_clean = LabelledRows(
             np.concatenate([own_clean.rows, extra.rows]),
             np.concatenate([own_clean.labels, extra.labels]),
         )
         say(f"{len(extra):,} confirmed rows join the clean set")
-    roles = Roles(classes, train, own_clean, parts["clean"], parts["test"])
+    split = RowSplit(classes, train, own_clean, parts["clean"], parts["test"])
     if not len(own_clean) + len(parts["clean"]):
         raise DataError("no clean row is left; expected a few rows whose labels are checked")
-    if found.task == "classes":
-        roles = _fitting(roles, only_clean_classes=options.only_clean_classes, say=say)
-    if len(roles.train) < 10:
-        raise DataError(f"{len(roles.train)} rows are left to train on; expected 10 or more")
-    return roles
+    if inspected.task == "classes":
+        split = _with_common_classes(split, only_clean_classes=options.only_clean_classes, say=say)
+    if len(split.train) < 10:
+        raise DataError(f"{len(split.train)} rows are left to train on; expected 10 or more")
+    return split
 
 
-def _none() -> Labelled:
-    return Labelled(np.empty(0, np.int64), np.empty(0))
+def _none() -> LabelledRows:
+    return LabelledRows(np.empty(0, np.int64), np.empty(0))
 
 
-def _classes(found: Gathered) -> tuple[str, ...]:
-    if found.task == "regression":
+def _classes(inspected: Inspected) -> tuple[str, ...]:
+    if inspected.task == "regression":
         return ()
-    return found.sources["data"].targets.names
+    return inspected.sources["data"].labels.names
 
 
-def _labelled(found: Gathered, role: str, classes: tuple[str, ...]) -> Labelled:
-    source = found.sources[role]
-    targets = source.targets
-    if found.task == "regression":
-        if targets.values is None:
+def _labelled(inspected: Inspected, role: str, classes: tuple[str, ...]) -> LabelledRows:
+    source = inspected.sources[role]
+    labels = source.labels
+    if inspected.task == "regression":
+        if labels.values is None:
             raise DataError(f"{source.path}: labels are words; expected numbers as in the data")
-        values = targets.values
+        values = labels.values
         rows = np.flatnonzero(~np.isnan(values))
     else:
-        if targets.codes is None:
+        if labels.codes is None:
             raise DataError(f"{source.path}: too many different labels to be classes")
-        for name in targets.names:
+        for name in labels.names:
             if name not in classes:
                 error = unknown("class", name, classes)
                 raise DataError(
                     f"{source.path}: {error}; every class here must be in the training data too"
                 )
-        values = targets.coded(classes).astype(np.float64)
+        values = labels.coded(classes).astype(np.float64)
         rows = np.flatnonzero(values >= 0)
     if not len(rows):
         raise DataError(f"{source.path}: every label is missing")
-    return Labelled(rows, values[rows])
+    return LabelledRows(rows, values[rows])
 
 
-def _fitting(roles: Roles, *, only_clean_classes: bool, say: Say) -> Roles:
+def _with_common_classes(split: RowSplit, *, only_clean_classes: bool, say: Say) -> RowSplit:
     """Classes of train and clean must be the same, and two at least."""
-    in_train = set(roles.train.labels.astype(int))
-    clean_labels = np.concatenate([roles.own_clean.labels, roles.clean.labels])
+    in_train = set(split.train.labels.astype(int))
+    clean_labels = np.concatenate([split.own_clean.labels, split.clean.labels])
     in_clean = set(clean_labels.astype(int))
-    name = roles.classes.__getitem__
+    name = split.classes.__getitem__
     if only := sorted(in_clean - in_train):
         raise DataError(
             f"class {name(only[0])!r} is in the clean rows but not in the training rows; "
@@ -121,34 +121,36 @@ def _fitting(roles: Roles, *, only_clean_classes: bool, say: Say) -> Roles:
                 f"{len(lacking)} of {len(in_train)} classes have no clean row: {listed}; check one "
                 "or more of each, or leave such rows out with --only-clean-classes"
             )
-        keep = np.isin(roles.train.labels, sorted(in_clean))
+        keep = np.isin(split.train.labels, sorted(in_clean))
         say(f"{int(np.sum(~keep)):,} rows of classes without a clean row are left out: {listed}")
-        roles = _renumbered(roles, sorted(in_clean), keep)
-    if len(roles.classes) < 2:
+        split = _renumbered(split, sorted(in_clean), keep)
+    if len(split.classes) < 2:
         raise DataError(
-            f"there is only one class, {roles.classes[0]!r}; expected two or more to tell apart"
+            f"there is only one class, {split.classes[0]!r}; expected two or more to tell apart"
         )
-    return roles
+    return split
 
 
-def _renumbered(roles: Roles, kept: list[int], in_train: npt.NDArray[np.bool_]) -> Roles:
-    place = np.full(len(roles.classes), -1.0)
+def _renumbered(split: RowSplit, kept: list[int], in_train: npt.NDArray[np.bool_]) -> RowSplit:
+    place = np.full(len(split.classes), -1.0)
     place[kept] = np.arange(len(kept))
 
-    def moved(part: Labelled) -> Labelled:
+    def moved(part: LabelledRows) -> LabelledRows:
         part = part.where(np.isin(part.labels, kept))
-        return Labelled(part.rows, place[part.labels.astype(int)])
+        return LabelledRows(part.rows, place[part.labels.astype(int)])
 
-    return Roles(
-        tuple(roles.classes[c] for c in kept),
-        moved(roles.train.where(in_train)),
-        moved(roles.own_clean),
-        moved(roles.clean),
-        moved(roles.test),
+    return RowSplit(
+        tuple(split.classes[c] for c in kept),
+        moved(split.train.where(in_train)),
+        moved(split.own_clean),
+        moved(split.clean),
+        moved(split.test),
     )
 
 
-def hold_out(clean: Labelled, share: float, *, classes: int, seed: int) -> npt.NDArray[np.bool_]:
+def hold_out(
+    clean: LabelledRows, share: float, *, classes: int, seed: int
+) -> npt.NDArray[np.bool_]:
     """Which clean rows are kept for judging: `share` of each class, never its last row."""
     order = Draws(seed, "holdout").permutation(len(clean))
     held = np.zeros(len(clean), dtype=bool)

@@ -1,4 +1,4 @@
-"""The fitted pre-processing in a run folder: `preprocess.json`, and `preprocess.npz` for texts.
+"""The fitted encoder in a run folder: `preprocess.json`, and `preprocess.npz` for texts.
 
 Statistics, not objects: medians, scales, levels, singular vectors. A pickle (joblib) of scikit-learn
 transformers would run code when loaded, and would load only under the scikit-learn that wrote it;
@@ -17,7 +17,7 @@ import numpy as np
 from ..encoders import HashedTextEncoder, ImageEncoder, LanguageModelEncoder, TableEncoder
 from ..errors import DataError
 from ..files import write_whole
-from ..runs import PREPROCESS, PREPROCESS_ARRAYS
+from ..runs import PREPROCESS, PREPROCESS_ARRAYS, EncoderState, read, versioned, write
 from .inspection import Encoder
 
 _KINDS = {
@@ -34,23 +34,23 @@ def save(folder: Path, encoder: Encoder) -> None:
         stream = io.BytesIO()
         np.savez(stream, **encoder.arrays())  # type: ignore[arg-type]
         write_whole(folder / PREPROCESS_ARRAYS, stream.getvalue())
-    write_whole(folder / PREPROCESS, _text(encoder))
+    write(folder / PREPROCESS, _state(encoder))
 
 
 def load(folder: Path) -> Encoder:
     """Read it."""
     path = folder / PREPROCESS
+    saved = read(path, EncoderState)
+    if saved.kind not in _KINDS:
+        raise DataError(f"{path} is of another version of reweigh; train again with this one")
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        kind, state = fields["kind"], fields["state"]
-        if fields["version"] != 1 or kind not in _KINDS:
-            raise DataError(f"{path} is of another version of reweigh; train again with this one")
-        if kind == "hashed_texts":
+        if saved.kind == "hashed_texts":
             with np.load(folder / PREPROCESS_ARRAYS, allow_pickle=False) as arrays:
-                return HashedTextEncoder.of(state, dict(arrays))
-        if kind == "language_model":
-            return LanguageModelEncoder(**state)
-        return TableEncoder.of(state) if kind == "table" else ImageEncoder.of(state)
+                return HashedTextEncoder.of(saved.state, dict(arrays))
+        if saved.kind == "language_model":
+            return LanguageModelEncoder(**saved.state)
+        kind = TableEncoder if saved.kind == "table" else ImageEncoder
+        return kind.of(saved.state)
     except FileNotFoundError as error:
         raise DataError(f"there is no {error.filename}; expected a finished run folder") from None
     except (ValueError, KeyError, TypeError) as error:
@@ -58,14 +58,14 @@ def load(folder: Path) -> Encoder:
 
 
 def fingerprint(encoder: Encoder) -> str:
-    """Another pre-processing, another fingerprint."""
-    digest = hashlib.sha256(_text(encoder).encode())
+    """Another encoder, another fingerprint."""
+    digest = hashlib.sha256(json.dumps(versioned(_state(encoder)), indent=1).encode() + b"\n")
     if isinstance(encoder, HashedTextEncoder):
         for array in encoder.arrays().values():
             digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:16]
 
 
-def _text(encoder: Encoder) -> str:
+def _state(encoder: Encoder) -> EncoderState:
     (kind,) = (name for name, cls in _KINDS.items() if isinstance(encoder, cls))
-    return json.dumps({"version": 1, "kind": kind, "state": encoder.state()}, indent=1) + "\n"
+    return EncoderState(kind, encoder.state())

@@ -1,0 +1,171 @@
+"""Every row of a file through the encoder, onto the disk; once, even if the run is interrupted.
+
+RUN/encoded/data.npy     the rows, mapped when read: indexing reads only the rows asked for
+RUN/encoded/data.npz     written after it: digests, which rows could be read, and what it was made
+                         of; the same command finds both and does not encode again
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import mmap
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ..encoders import ImageEncoder
+from ..errors import DataError
+from ..files import whole, write_whole
+from ..tables import ImageFolder, Table
+from . import encoder_file
+from .inspection import Encoder, SourceFile
+
+HALF_ABOVE = 2**30
+"""Bytes of float32 above which float16 is kept instead: features lie within a few units of 0."""
+EncodingProgress: TypeAlias = Callable[[str, int, int], None]
+"""Called with what is done, the number of rows so far and their total."""
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedRows:
+    """inputs [rows, ...]; digests [rows]; readable [rows]; `release` frees rows in memory."""
+
+    inputs: Tensor
+    digests: npt.NDArray[np.uint64]
+    readable: npt.NDArray[np.bool_]
+    release: Callable[[], None]
+
+
+def encode(
+    source: SourceFile, encoder: Encoder, folder: Path, name: str, *, progress: EncodingProgress
+) -> EncodedRows:
+    """Encode `source` into `folder`, or take what lies there if it was made of the same."""
+    rows, notes = folder / f"{name}.npy", folder / f"{name}.npz"
+    made_of = _made_of(source, encoder)
+    if not (known := _known(notes, made_of)):
+        notes.unlink(missing_ok=True)
+        known = _encode(
+            source, encoder, rows, lambda n: progress(f"encoding {name}", n, len(source))
+        )
+        stream = io.BytesIO()
+        np.savez(stream, made_of=np.array(made_of), **known)
+        write_whole(notes, stream.getvalue())
+    inputs, release = mapped(rows)
+    return EncodedRows(inputs, known["digests"], known["readable"], release)
+
+
+def _encode(
+    source: SourceFile, encoder: Encoder, path: Path, progress: Callable[[int], None]
+) -> dict[str, Any]:
+    """Write the rows; their digests, and which of them could be read."""
+    digests, readable, done = [], [], 0
+    images = isinstance(encoder, ImageEncoder)
+    dtype = "uint8" if images else real_type(len(source), encoder.shape)
+    with writing(path, rows=len(source), shape=encoder.shape, dtype=dtype) as write:
+        for features, digest, sound in _pieces(source.files, encoder):
+            write(features)
+            digests.append(digest)
+            readable.append(sound)
+            done += len(features)
+            progress(done)
+    return {"digests": np.concatenate(digests), "readable": np.concatenate(readable)}
+
+
+def _pieces(files: Table | ImageFolder, encoder: Encoder) -> Iterator[tuple[Any, Any, Any]]:
+    if isinstance(files, ImageFolder):
+        assert isinstance(encoder, ImageEncoder), "images have an image encoder"
+        for paths in files.pieces():
+            images, sound = encoder.encode(paths)
+            yield images, encoder.digests(images), np.array(sound)
+        return
+    assert not isinstance(encoder, ImageEncoder), "tables have an encoder of their own"
+    unused = getattr(encoder, "unused", ())
+    names = [*encoder.needs, *(c.name for c in unused if c.name in files.columns)]
+    for piece in files.pieces(names):
+        yield encoder.encode(piece), encoder.digests(piece), np.ones(piece.num_rows, dtype=bool)
+
+
+def _known(notes: Path, made_of: str) -> dict[str, Any]:
+    try:
+        with np.load(notes, allow_pickle=False) as content:
+            if str(content["made_of"]) == made_of:
+                return {"digests": content["digests"], "readable": content["readable"]}
+    except (OSError, ValueError, KeyError, EOFError):
+        pass
+    return {}
+
+
+def _made_of(source: SourceFile, encoder: Encoder) -> str:
+    digest = hashlib.sha256(encoder_file.fingerprint(encoder).encode())
+    files = source.files
+    names = (
+        [files.path] if isinstance(files, Table) else [files.path / name for name in files.files]
+    )
+    for path in names:
+        status = path.stat()
+        digest.update(f"{path.resolve()} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def real_type(rows: int, shape: tuple[int, ...]) -> str:
+    """float32 where that is small, else float16."""
+    return "float16" if 4 * rows * int(np.prod(shape)) > HALF_ABOVE else "float32"
+
+
+@contextmanager
+def writing(
+    path: Path, *, rows: int, shape: tuple[int, ...], dtype: str
+) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
+    """Append pieces [k, *shape] until there are `rows`; the file gets its name at the very end."""
+    size = rows * int(np.prod(shape)) * np.dtype(dtype).itemsize
+    free = shutil.disk_usage(path.parent).free
+    if size > free:
+        raise DataError(
+            f"encoding takes {size / 1e9:.1f} GB and {path.parent} has {free / 1e9:.1f} GB free; "
+            "make room, or give --out on another disk"
+        )
+    done = 0
+    with whole(path) as stream:
+        header = {
+            "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
+            "fortran_order": False,
+            "shape": (rows, *shape),
+        }
+        np.lib.format.write_array_header_2_0(stream, header)
+
+        def write(piece: npt.NDArray[Any]) -> None:
+            nonlocal done
+            done += len(piece)
+            stream.write(np.ascontiguousarray(piece, dtype=dtype).data)
+
+        yield write
+        if done != rows:
+            raise DataError(
+                f"{done:,} rows were read where {rows:,} had been counted; "
+                "did the file change meanwhile? run the command again"
+            )
+
+
+def mapped(path: Path) -> tuple[Tensor, Callable[[], None]]:
+    """The rows as a tensor over the file, and a function that frees the memory of rows that were read.
+
+    Rows that were read stay in memory until the kernel wants it back, which it does late. Freeing
+    them costs nothing but reading them again, mostly from the kernel's own cache.
+    """
+    array = np.load(path, mmap_mode="c", allow_pickle=False)
+    handle = getattr(array, "_mmap", None)
+
+    def release() -> None:
+        if handle is not None and hasattr(mmap, "MADV_DONTNEED"):
+            handle.madvise(mmap.MADV_DONTNEED)
+
+    return torch.from_numpy(array), release

@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "reweigh"
 # From the lowest to the highest; nobody imports what stands below it in this table.
 IMPORTS = {
     "errors": set(),
+    "_warn": set(),
     "files": set(),
     "rng": set(),
     "optional": set(),
@@ -23,7 +24,7 @@ IMPORTS = {
     "text": set(),
     "tables": {"optional", "rng", "text"},
     "runs": {"files", "optional"},
-    "core": set(),
+    "core": {"_warn"},
     "methods": {"core", "rng"},
     "clean_set": {"core"},
     "models": set(),

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import reweigh
-from reweigh.core import joint
-from reweigh.core.clean.low_rank import Factors, Values
+from reweigh.core.backends.ghost import one_pass as joint
+from reweigh.core.clean import Factors
+from reweigh.core.clean import PartlyFactored as Values
 from reweigh.errors import NonFiniteError
 from support import definition, problems
 from support.problems import CLASSES, PROBLEMS, cross_entropy, labelled

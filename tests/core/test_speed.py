@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import reweigh
-from reweigh.core import ghost
-from reweigh.core.backends.forward_mode import LAST_USES, Propagate
+from reweigh.core.backends.forward_mode import Propagate
+from reweigh.core.backends.ghost import from_dispatch as ghost
 from reweigh.core.backends.ghost.from_graph import read
 from support import definition
 from support.problems import (
@@ -144,19 +144,19 @@ def test_a_tangent_asked_for_after_it_was_freed_is_made_again():
 
 
 def test_tangents_are_freed_on_the_way():
-    model, memory, alive = Residual(), {}, []
+    model, last_uses, alive = Residual(), None, []
     parameters = dict(model.named_parameters())
     ones = tuple(map(torch.ones_like, parameters.values()))
     direction = reweigh.core.model.parameters.Direction(
         tuple(parameters), tuple(parameters.values()), ones
     )
     for _ in range(2):
-        mode = Propagate(model, direction, memory.get(LAST_USES))
+        mode = Propagate(model, direction, last_uses)
         with mode:
             losses = cross_entropy(model, images(4, 3))
             mode.keep(losses)
         alive.append(sum(cell.tangent is not None for cell in mode._cells))
-        memory[LAST_USES] = mode.last_uses
+        last_uses = mode.last_uses
         mode.release()
         del losses
     assert alive[1] < alive[0] - 5
@@ -183,7 +183,13 @@ class NoWaiting(TorchDispatchMode):
 @pytest.mark.parametrize("safeguard", [None, "auto"])
 def test_no_step_waits_for_a_device(name, safeguard, monkeypatch):
     """With every check for the CPU answered as on a GPU, nothing is read back between proofs."""
-    for module in ("ghost", "watch", "safeguard", "update", "clean"):
+    for module in (
+        "backends.ghost.engine",
+        "health",
+        "safeguard",
+        "update.gradient",
+        "clean.gradient",
+    ):
         monkeypatch.setattr(f"reweigh.core.{module}.on_host", lambda tensor: False)
     model, loss, train, clean = next(p for p in PROBLEMS if p.name == name).make(torch.float32)
     reweighter = reweigh.Reweighter(model, loss, safeguard=safeguard)

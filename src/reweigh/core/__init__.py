@@ -1,30 +1,40 @@
 """The mathematics: from a model, a loss and two batches to exact example weights.
 
-Read in this order: `scores` (what is computed), `double_backward` (the paper's way), `weights` (the
-rule), `reweighter` (the step). `ghost` and `forward_mode` are the fast ways to the same numbers;
-`distributed` is what processes that share a batch tell each other.
+Read in this order: `scores` (what is computed), `backends/double_backward` (the paper's way to it),
+`rule` (from scores to weights), `reweighter` (the step). Then, as needed:
+
+    session          both sides of a step put together; `validate` and `scores` are thin users of it, too
+    model/           the user's side: model, loss, batches, parameters
+    clean/           the gradient of the clean batch
+    backends/        four ways to the scores; its README says which runs when, and what it costs
+    ops/             what the back-ends know about operations, one file each
+    proof            every comparison with autograd, and when to look again
+    update/          from weights to the gradient that an optimizer gets
+    safeguard        keeps large learning rates from destroying the model
+    processes/       batches shared by several processes
+    health           NaN, collapsed weights and a forgotten eval mode
+    torch_internals  every private name of PyTorch that we use
 """
 
-from .backends.selection import Choice
-from .backends.table import BACKENDS
-from .model.loss import Batch as Batch
-from .model.loss import Loss as Loss
-from .model.loss import batch_size as batch_size
-from .model.loss import evaluate as evaluate
-from .model.loss import per_example
-from .model.loss import rows as rows
-from .model.modes import evaluating as evaluating
-from .model.parameters import Params as Params
-from .model.parameters import trainable as trainable
-from .model.snapshot import differentiable_kernels as differentiable_kernels
-from .model.snapshot import eager as eager
-from .model.snapshot import isolated as isolated
+from .backends import BACKENDS, Choice
+from .model import Batch as Batch
+from .model import Loss as Loss
+from .model import ModelView as ModelView
+from .model import Params as Params
+from .model import batch_size as batch_size
+from .model import differentiable_kernels as differentiable_kernels
+from .model import eager as eager
+from .model import evaluate as evaluate
+from .model import evaluating as evaluating
+from .model import per_example
+from .model import rows as rows
+from .model import trainable as trainable
 from .ops import gradient_rule, tangent_rule
-from .processes.ddp import inside as inside
-from .processes.group import Group, group_of
-from .processes.group import process_count as process_count
-from .processes.group import says_lost as says_lost
-from .processes.group import unanswered as unanswered
+from .processes import Group, group_of
+from .processes import inside as inside
+from .processes import process_count as process_count
+from .processes import says_lost as says_lost
+from .processes import unanswered as unanswered
 from .reweighter import Reweighter
 from .rule import effective_sample_size, weights_from_scores
 from .safeguard import Safeguard

@@ -1,22 +1,22 @@
-"""Watching a run for the ways in which it goes wrong without an error.
+"""Ways in which a run goes wrong without an error: NaN, collapsed weights, a forgotten eval mode.
 
 Counting happens on the device and is read once in `PATIENCE` steps, so that a step never waits for
-it. The check for NaN is immediate on the CPU, where it costs nothing; elsewhere a step's flag is
+it. The check for NaN is immediate on the CPU, where it costs nothing. Elsewhere the flag of a step is
 read at the next step, when it has long been computed.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 
 import torch
 from torch import Tensor
 
-from ..errors import NonFiniteError, ReweighWarning
-from .model.device import on_host
-from .model.loss import require_finite
-from .sums import Sums
+from .._warn import warn
+from ..errors import NonFiniteError
+from .model import ModelView, on_host, require_finite
+from .rule import BatchSummary
+from .torch_internals import BatchNormBase, DropoutBase
 
 PATIENCE = 50  # steps in a row before a warning
 ALL_OF_IT = 0.99  # the weight of one example from which on the others count for nothing
@@ -32,7 +32,7 @@ ONLY_ONE = (
 )
 
 
-class Watch:
+class RunHealth:
     """Counts steps in a row that handed out no weight, or all of it to one example."""
 
     def __init__(self) -> None:
@@ -43,15 +43,15 @@ class Watch:
         self._warned: set[str] = set()
 
     def finite(
-        self, train: Tensor, clean: Tensor, scores: Tensor, whole: Sums | None = None
+        self, train: Tensor, clean: Tensor, scores: Tensor, joined: BatchSummary | None = None
     ) -> None:
         """Raise if a loss or score is not finite; off the CPU, one step later.
 
-        With the sums of a `whole` batch, all processes that share it raise when one has reason to.
+        joined: then all processes that share the batch raise when one has reason to.
         """
-        if on_host(train) or whole is not None:
+        if on_host(train) or joined is not None:
             _require(train, clean, scores)
-            if whole is not None and not math.isfinite(float(whole.total)):
+            if joined is not None and not joined.finite:
                 raise NonFiniteError(
                     "the scores of another process are not finite; expected finite losses and "
                     "gradients everywhere: its own log names the rows"
@@ -61,12 +61,12 @@ class Watch:
         if pending is not None:
             _require(*pending)
 
-    def weights(self, weights: Tensor, whole: Sums | None = None) -> None:
+    def weights(self, weights: Tensor, joined: BatchSummary | None = None) -> None:
         """Count this step, and warn once when a bad streak is long enough."""
-        largest: Tensor | float = weights.max() if whole is None else whole.largest
-        if on_host(weights) or whole is not None:
+        largest: Tensor | float = weights.max() if joined is None else joined.largest
+        if on_host(weights) or joined is not None:
             largest = float(largest)  # plain numbers are counted faster
-        alone = (len(weights) if whole is None else whole.count) == 1  # one is all there is
+        alone = (len(weights) if joined is None else joined.count) == 1  # one is all there is
         self._zeros = (self._zeros + 1) * (largest == 0)
         self._ones = (self._ones + 1) * (largest > ALL_OF_IT) * (not alone)
         self._steps += 1
@@ -74,7 +74,7 @@ class Watch:
             for count, message in ((self._zeros, ONLY_ZEROS), (self._ones, ONLY_ONE)):
                 if message not in self._warned and int(count) >= PATIENCE:
                     self._warned.add(message)
-                    warnings.warn(message.format(steps=int(count)), ReweighWarning, stacklevel=3)
+                    warn(message.format(steps=int(count)))
 
 
 def _require(train: Tensor, clean: Tensor, scores: Tensor) -> None:
@@ -90,4 +90,17 @@ def _require(train: Tensor, clean: Tensor, scores: Tensor) -> None:
         f"the losses are finite but the gradients of train rows {rows[:10]} or of the clean batch "
         f"are not; expected finite gradients: look for sqrt or log at zero, or lower the learning "
         f"rate"
+    )
+
+
+EVAL_MODE = (
+    "the model is in eval mode, so dropout is off and BatchNorm does not learn its statistics.",
+    "call model.train() before training, unless that is meant",
+)  # what is wrong, and the fix
+
+
+def likely_left_in_eval(view: ModelView) -> bool:
+    """Whether the model as a whole is in eval mode and has parts to which that matters."""
+    return not view.model.training and any(
+        isinstance(m, (BatchNormBase, DropoutBase)) and getattr(m, "p", 1) > 0 for m in view.modules
     )

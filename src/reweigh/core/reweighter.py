@@ -7,35 +7,29 @@ update   = the user's optimizer on  sum_i weight_i f_i
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import ReweighWarning, SettingError
-from .backends.aligning import align, clean_side
-from .backends.base import Memory
-from .backends.chunked import require_chunk
-from .backends.finite_difference import EPSILON
-from .backends.ghost.one_pass import in_one_pass
-from .backends.selection import Choice, Settled
-from .backends.table import require_known
-from .clean.gradient import CleanSide
-from .health import Watch
-from .model.loss import Batch, Loss, require_same_device
-from .model.parameters import Params, modules_of, parameters_of, select
-from .model.snapshot import eager, hooked
-from .processes.ddp import inside, through
-from .processes.fsdp import gather_anew
-from .processes.group import ALONE, Group, group_of, require_group
-from .rule import weights_from_scores
+from .._warn import warn
+from .backends import Choice
+from .health import EVAL_MODE, RunHealth, likely_left_in_eval
+from .model import Batch, Loss, ModelView, Params
+from .processes import Group
+from .rule import (
+    BatchSummary,
+    Rule,
+    require_rule,
+    summary_of,
+    weights_by,
+    weights_from_scores,
+)
 from .safeguard import Safeguard, make_safeguard
+from .session import Session, TwoSides
 from .step import Step
-from .update.gradient import ONE, Update
-from .update.preconditioner import Diagonal, Geometry, diagonal, require_geometry
-from .validate import EVAL_MODE, likely_left_in_eval
+from .update import ONE, Geometry, update_of
 
 
 class Reweighter:
@@ -46,10 +40,12 @@ class Reweighter:
                  and again when the model or its mode changes; `.backend` says which, and why.
     safeguard:   "auto" keeps large learning rates from blowing the model up (safeguard.py);
                  None is the paper's literal rule.
-    params:      align only these parameters, such as "fc": cheaper, approximate (parameters.py).
-    chunk:       examples in memory at a time, for large batches (chunks.py).
+    rule:        from the scores [n] of a batch to its weights [n], none negative; None is the paper's
+                 (rule.py). Where processes share a batch it gets the scores of the joined batch.
+    params:      align only these parameters, such as "fc": cheaper, approximate (model/parameters.py).
+    chunk:       examples in memory at a time, for large batches (backends/chunked.py).
     epsilon:     relative step of the finite_difference back-end.
-    geometry:    the optimizer, to measure scores as it steps (geometry.py); plain by default.
+    geometry:    the optimizer, to measure scores as it steps (update/preconditioner.py); plain by default.
     group:       who shares a batch. "auto": the processes of DistributedDataParallel or fully_shard
                  if the model is in one, all processes if torch.distributed runs, else nobody; each
                  then passes its share, and all call. None: this process trains by itself.
@@ -71,113 +67,84 @@ class Reweighter:
         *,
         backend: str = "auto",
         safeguard: str | Safeguard | None = "auto",
+        rule: Rule | None = None,
         params: Params = None,
         chunk: int | None = None,
         epsilon: float | None = None,
         geometry: Geometry = None,
         group: str | Group | None = "auto",
     ) -> None:
-        require_chunk(chunk)
-        if epsilon is not None and not epsilon > 0:
-            raise SettingError(f"epsilon={epsilon!r}; expected a positive relative step, or None")
         self.model, self.loss = model, loss
-        self._asked = require_known(backend)
+        self._session = Session(
+            model, loss, backend=backend, params=params, chunk=chunk, epsilon=epsilon,
+            geometry=geometry, group=group,
+        )  # fmt: skip
+        self._rule = require_rule(rule)
         self._safeguard = make_safeguard(safeguard)
-        self._params, self._chunk, self._epsilon = params, chunk, epsilon
-        self._geometry = require_geometry(geometry)
-        self._group = require_group(group)
-        self._known: dict[Any, tuple[Choice, Memory, dict[str, nn.Parameter]]] = {}
-        self._watch = Watch()
-        self._mode_checked = False
+        self._health, self._mode_checked = RunHealth(), False
         first = "not settled yet: the first batch decides" if backend == "auto" else "asked for"
         self.backend = Choice(backend, first)
-        select(inside(model), params)  # an early error beats one in the first step
+        self._session.parameters()  # an early error beats one in the first step
 
     def __call__(self, train: Batch, clean: Batch) -> Step:
         """Weigh `train` against `clean`; call `.loss.backward()` on what comes back."""
-        with torch.enable_grad():
-            return through(self.model, lambda: self._weigh(inside(self.model), train, clean))
+        steps: list[Step] = []
 
-    def _weigh(self, model: nn.Module, train: Batch, clean: Batch) -> Step:
-        self._check_mode(model)
-        require_same_device(train, clean)
-        group = self._processes()
-        gather_anew(model)
-        key = _fingerprint(model)
-        if (remembered := self._known.get(key)) is not None:
-            known, memory, aligned = remembered
-        else:
-            known, memory, aligned = None, {EPSILON: self._epsilon}, select(model, self._params)
-        with eager():
-            side, settled, metric = self._both(model, train, clean, aligned, known, memory, group)
-        if known is not settled.choice:
-            self._known[key] = settled.choice, memory, aligned
-        if self._asked == "auto":
-            self.backend = settled.choice
-        alignment, whole = settled.alignment, settled.whole
-        weights = weights_from_scores(alignment.scores, whole)
-        self._watch.finite(alignment.losses, side.losses, alignment.scores, whole)
-        self._watch.weights(weights, whole)
-        loss, factor = self._guarded(model, settled, weights, side, metric, group)
+        def weigh() -> Tensor:
+            steps.append(self._weigh(train, clean))
+            return steps[0].loss
+
+        with torch.enable_grad():
+            loss = self._session.through_wrapper(weigh)
+        return steps[0] if loss is steps[0].loss else replace(steps[0], loss=loss)
+
+    def _weigh(self, train: Batch, clean: Batch) -> Step:
+        self._check_mode()
+        sides = self._session.both_sides(train, clean)
+        if self._session.backend == "auto":
+            self.backend = sides.settled.choice
+        alignment = sides.settled.alignment
+        weights, joined = self._weights(sides)
+        self._health.finite(alignment.losses, sides.clean.losses, alignment.scores, joined)
+        self._health.weights(weights, joined)
+        loss, factor = self._guarded(sides, weights, joined)
         return Step(
             loss=loss,
             weights=weights,
             scores=alignment.scores,
             losses=alignment.losses,
-            clean_loss=side.mean_loss(),
+            clean_loss=sides.clean.mean_loss(),
             factor=factor,
-            whole=whole,
+            joined=joined,
         )
 
-    def _both(
-        self, model: nn.Module, train: Batch, clean: Batch, aligned: dict[str, nn.Parameter],
-        known: Choice | None, memory: Memory, group: Group,
-    ) -> tuple[CleanSide, Settled, Diagonal | None]:  # fmt: skip
-        """The clean side, and the train batch along it: in one pass where that is the same."""
-        plain = self._geometry is None and group.size == 1
-        by_ghost = plain and self._asked in ("auto", "ghost") and known in (None, "ghost")
-        together = None
-        # Before anything else: where it does not come about, it leaves no trace but in versions of
-        # buffers. And from the first step on: a run that is stopped and resumed has the same bits.
-        if by_ghost and self._chunk is None:
-            together = in_one_pass(model, self.loss, train, clean, aligned, memory)
-            if together is not None and known is not None:
-                return together.side, Settled(known, together.alignment, None), None
-        side = clean_side(
-            model, self.loss, clean, parameters=aligned, memory=memory, group=group,
-            factored=by_ghost,
-        )  # fmt: skip
-        metric = diagonal(self._geometry, side.direction)
-        direction = metric.bend(side.direction) if metric else side.direction
-        settled = align(
-            model, self.loss, train, direction, memory, asked=self._asked, known=known,
-            chunk=self._chunk, group=group,
-        )  # fmt: skip
-        if together is not None and settled.choice == "ghost":
-            return together.side, replace(settled, alignment=together.alignment), None
-        return side, settled, metric
-
-    def _processes(self) -> Group:
-        """Who shares the batch."""
-        if not isinstance(self._group, str):
-            return self._group or ALONE
-        return group_of(self.model)
+    def _weights(self, sides: TwoSides) -> tuple[Tensor, BatchSummary | None]:
+        """The weights of this process's examples; and of the joined batch, in numbers."""
+        scores, sums = sides.settled.alignment.scores, sides.settled.sums
+        if self._rule is None:
+            return weights_from_scores(scores, sums), None if sums is None else sums.summary()
+        if sums is None:
+            return weights_by(self._rule, scores), None
+        all_scores, own = sides.group.joined(scores)
+        weights = weights_by(self._rule, all_scores)
+        return weights[own], summary_of(weights, all_scores)
 
     def _guarded(
-        self, model: nn.Module, settled: Settled, weights: Tensor, side: CleanSide,
-        metric: Diagonal | None, group: Group,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """The loss to train on, with the safeguard's factor on its gradient."""
-        alignment, whole, direction = settled.alignment, settled.whole, side.direction
+        self, sides: TwoSides, weights: Tensor, joined: BatchSummary | None
+    ) -> tuple[Tensor, Tensor]:
+        """The loss to train on, with the safeguard's factor on its gradient; and the factor."""
+        alignment, direction = sides.settled.alignment, sides.clean.direction
         # Gradients are averaged over the processes, and a share is a part of a sum.
-        loss = alignment.weighted(weights * group.size if group.size > 1 else weights)
-        update = Update(loss, model, direction, group)
+        size = sides.group.size
+        loss = alignment.weighted(weights * size if size > 1 else weights)
+        update = update_of(sides.view, loss, direction, sides.group)
         if self._safeguard is None:
             return update.scaled(ONE), weights.new_ones(())
-        clean_loss, slope = side.mean_loss(), (weights * alignment.scores).sum()
-        if whole is not None:
+        clean_loss, slope = sides.clean.mean_loss(), (weights * alignment.scores).sum()
+        if joined is not None:
             # On the host, so that no sum over the processes is asked for in vain.
-            clean_loss, slope = clean_loss.cpu(), whole.slope.to(slope)
+            clean_loss, slope = clean_loss.cpu(), joined.slope.to(slope)
+        metric = sides.metric
         if metric is None:
             factor = self._safeguard(clean_loss, direction, slope, update)
         else:
@@ -198,20 +165,8 @@ class Reweighter:
         if self._safeguard is not None:
             self._safeguard.load_state_dict(state)
 
-    def _check_mode(self, model: nn.Module) -> None:
+    def _check_mode(self) -> None:
         if not self._mode_checked:
             self._mode_checked = True
-            if likely_left_in_eval(model):
-                warnings.warn(f"{EVAL_MODE.message} {EVAL_MODE.fix}", ReweighWarning, stacklevel=3)
-
-
-def _fingerprint(model: nn.Module) -> tuple[Any, ...]:
-    """What a proof depends on: modules' modes and hooks, what is trainable, precision."""
-    modules = modules_of(model)
-    parameters = tuple((id(p), p.requires_grad, p.dtype, p.device) for p in parameters_of(modules))
-    device = parameters[0][3].type if parameters else "cpu"
-    return (
-        tuple((id(module), module.training, hooked(module)) for module in modules),
-        parameters,
-        torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device),
-    )
+            if likely_left_in_eval(ModelView(self._session.model)):
+                warn(" ".join(EVAL_MODE))

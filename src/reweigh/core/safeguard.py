@@ -30,8 +30,7 @@ import torch
 from torch import Tensor
 
 from ..errors import unknown
-from .model.device import on_host
-from .model.parameters import Direction, norm_squared
+from .model import Direction, norm_squared, on_host
 
 MEMORY = 0.9  # of the smoothed clean loss: about ten steps, so that one odd batch is no evidence
 TOLERANCE = 0.02  # of the way from best to start

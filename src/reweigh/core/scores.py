@@ -12,17 +12,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from .backends.aligning import align, clean_side
-from .backends.base import Memory
-from .backends.chunked import require_chunk
-from .backends.finite_difference import EPSILON
-from .backends.table import require_known
-from .model.loss import Batch, Loss, require_finite, require_same_device
-from .model.parameters import Params, select
-from .model.snapshot import eager
-from .processes.ddp import inside
-from .processes.fsdp import gather_anew
-from .processes.group import ALONE, Group, group_of, require_group
+from .model import Batch, Loss, Params, require_finite
+from .processes import Group
+from .session import Session
 
 
 def example_scores(
@@ -55,21 +47,10 @@ def example_scores(
     ...                (x, torch.tensor([[2.0], [2.0]])))
     tensor([  8., -16.])
     """
-    require_known(backend)
-    require_chunk(chunk)
-    require_same_device(train, clean)
-    require_group(group)
-    processes = group_of(model) if isinstance(group, str) else group or ALONE
-    model = inside(model)
-    gather_anew(model)
-    parameters = select(model, params)
-    memory: Memory = {EPSILON: epsilon}
-    with eager():
-        side = clean_side(model, loss, clean, parameters=parameters, memory=memory, group=processes)
-        require_finite(side.losses, which="clean")
-        settled = align(
-            model, loss, train, side.direction, memory, asked=backend, known=None, chunk=chunk,
-            group=processes,
-        )  # fmt: skip
-    require_finite(settled.alignment.losses, which="train")
-    return settled.alignment.scores
+    session = Session(
+        model, loss, backend=backend, params=params, chunk=chunk, epsilon=epsilon, group=group
+    )
+    sides = session.both_sides(train, clean, cheapest=False)
+    require_finite(sides.clean.losses, which="clean")
+    require_finite(sides.settled.alignment.losses, which="train")
+    return sides.settled.alignment.scores

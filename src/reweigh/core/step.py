@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from .rule import effective_sample_size
-from .sums import Sums
+from .rule import BatchSummary, effective_sample_size
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Step:
     losses:     [n], detached, of the forward pass that the update trains on.
     clean_loss: the mean loss of the clean batch.
     factor:     in [0, 1]: how much of the step the safeguard lets through; 1 without one.
-    whole:      sums over the joined batch where processes share one, else None.
+    joined:     the joined batch in numbers, where processes share one; else None.
 
     Where processes share a batch, the weights sum to one over all of them, and weights, scores and
     losses are those of a process's own share. `clean_loss`, `factor`, `effective_sample_size` and
@@ -37,25 +36,25 @@ class Step:
     losses: Tensor
     clean_loss: Tensor
     factor: Tensor
-    whole: Sums | None = None
+    joined: BatchSummary | None = None
 
     @property
     def shared_by(self) -> int:
         """The number of examples that the weights are shared out among."""
-        return len(self.weights) if self.whole is None else int(self.whole.count)
+        return len(self.weights) if self.joined is None else self.joined.count
 
     @property
     def effective_sample_size(self) -> Tensor:
         """How many examples the weights amount to: n when equal, 1 when one has all, 0 when none."""
-        if self.whole is not None:
-            return self.whole.effective_sample_size
+        if self.joined is not None:
+            return self.joined.effective_sample_size
         return effective_sample_size(self.weights)
 
     @property
     def zero_share(self) -> Tensor:
         """The share of the batch that got no weight."""
-        if self.whole is not None:
-            return self.whole.zero_share
+        if self.joined is not None:
+            return self.joined.zero_share
         return (self.weights == 0).float().mean()
 
     def __repr__(self) -> str:

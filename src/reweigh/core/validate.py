@@ -16,28 +16,26 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from ..errors import ReweighError, UnsupportedModelError
-from .backends.aligning import align
-from .backends.base import Memory
-from .backends.table import require_known
-from .clean.gradient import clean_gradient
-from .model.loss import (
+from .health import EVAL_MODE, likely_left_in_eval
+from .model import (
     Batch,
+    Direction,
     Loss,
+    ModelView,
+    Params,
+    eager,
     evaluate,
     require_examples,
     require_finite,
     require_gradient,
     require_same_device,
+    select,
 )
-from .model.parameters import Direction, Params, select
-from .model.snapshot import eager, isolated
-from .processes.ddp import inside
-from .processes.group import ALONE
+from .processes import inside
 from .rule import weights_from_scores
+from .session import Session
 
 T = TypeVar("T")
-
-_MODAL = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 
 
 @dataclass(frozen=True)
@@ -71,25 +69,26 @@ def validate(
     >>> [f.level for f in validate(nn.Linear(2, 2), per_example(cross_entropy), batch, other)]
     ['info']
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     model = inside(model)
-    parameters = _collect(found, "parameters", lambda: select(model, params))
-    _collect(found, "device", lambda: require_same_device(train, clean))
-    if likely_left_in_eval(model):
-        found.append(EVAL_MODE)
-    found += _repeated(train, clean)
+    view = ModelView(model)
+    _collect(findings, "parameters", lambda: select(model, params))
+    _collect(findings, "device", lambda: require_same_device(train, clean))
+    if likely_left_in_eval(view):
+        findings.append(Finding("warning", "mode", *EVAL_MODE))
+    findings += _repeated(train, clean)
     for which, batch in (("train", train), ("clean", clean)):
         about = f"{which} loss"
-        with isolated(model, own_stream=False), eager(), torch.enable_grad():
-            if _collect(found, about, partial(_filled, batch, which=which)) is None:
+        with view.isolated(own_stream=False), eager(), torch.enable_grad():
+            if _collect(findings, about, partial(_filled, batch, which=which)) is None:
                 continue
-            losses = _collect(found, about, partial(evaluate, model, loss, batch, which=which))
+            losses = _collect(findings, about, partial(evaluate, model, loss, batch, which=which))
             if losses is not None:
-                _collect(found, about, partial(require_finite, losses, which=which))
-                _collect(found, about, partial(require_gradient, losses, which=which))
-    if parameters and not any(f.level == "error" for f in found):
-        found += _backend(model, loss, train, clean, backend, parameters)
-    return found
+                _collect(findings, about, partial(require_finite, losses, which=which))
+                _collect(findings, about, partial(require_gradient, losses, which=which))
+    if not any(finding.level == "error" for finding in findings):
+        findings += _backend(view, loss, train, clean, backend, params)
+    return findings
 
 
 def _filled(batch: Batch, *, which: str) -> bool:
@@ -97,33 +96,18 @@ def _filled(batch: Batch, *, which: str) -> bool:
     return True
 
 
-def _collect(found: list[Finding], about: str, check: Callable[[], T]) -> T | None:
+def _collect(findings: list[Finding], about: str, check: Callable[[], T]) -> T | None:
     """The result of a check, or None and a finding."""
     try:
         return check()
     except ReweighError as error:
         message, _, fix = str(error).partition("; expected ")
-        found.append(Finding("error", about, message + ".", f"expected {fix}" if fix else ""))
+        findings.append(Finding("error", about, message + ".", f"expected {fix}" if fix else ""))
     except Exception as error:
-        found.append(
+        findings.append(
             Finding("error", about, f"it raised {type(error).__name__}: {error}", "run it by hand")
         )
     return None
-
-
-EVAL_MODE = Finding(
-    "warning",
-    "mode",
-    "the model is in eval mode, so dropout is off and BatchNorm does not learn its statistics.",
-    "call model.train() before training, unless that is meant",
-)
-
-
-def likely_left_in_eval(model: nn.Module) -> bool:
-    """Whether the model as a whole is in eval mode and has parts to which that matters."""
-    return not model.training and any(
-        isinstance(m, _MODAL) and (getattr(m, "p", 1) > 0) for m in model.modules()
-    )
 
 
 def _repeated(train: Batch, clean: Batch) -> list[Finding]:
@@ -159,32 +143,22 @@ def _fingerprints(rows: Tensor) -> list[bytes]:
 
 
 def _backend(
-    model: nn.Module,
-    loss: Loss,
-    train: Batch,
-    clean: Batch,
-    backend: str,
-    parameters: dict[str, nn.Parameter],
+    view: ModelView, loss: Loss, train: Batch, clean: Batch, backend: str, params: Params
 ) -> list[Finding]:
-    memory: Memory = {}
     try:
-        require_known(backend)
-        with isolated(model, own_stream=False), eager():
-            direction = clean_gradient(model, loss, clean, parameters=parameters).direction
-            settled = align(
-                model, loss, train, direction, memory, asked=backend, known=None, chunk=None,
-                group=ALONE,
-            )  # fmt: skip
-            alignment, name, why = settled.alignment, str(settled.choice), settled.choice.reason
-            if backend != "auto":
-                why = "asked for, and proven on this batch"
+        session = Session(view.model, loss, backend=backend, params=params, group=None)
+        with view.isolated(own_stream=False):
+            sides = session.both_sides(train, clean, cheapest=False)
     except UnsupportedModelError as error:
         return [Finding("error", "back-end", f"{backend}: {error}.", "use backend='auto'")]
     except ReweighError as error:
         return [Finding("error", "back-end", str(error))]
-    found = [Finding("info", "back-end", f"{name} will run: {why}.")]
-    found += _unhelpful(alignment.scores, direction)
-    return found
+    choice = sides.settled.choice
+    why = choice.reason if backend == "auto" else "asked for, and proven on this batch"
+    return [
+        Finding("info", "back-end", f"{choice} will run: {why}."),
+        *_unhelpful(sides.settled.alignment.scores, sides.clean.direction),
+    ]
 
 
 def _unhelpful(scores: Tensor, direction: Direction) -> list[Finding]:

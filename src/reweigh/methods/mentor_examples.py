@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from ..core import batch_size, isolated, rows
+from ..core import ModelView, batch_size, rows
 from .contract import Problem
 
 
@@ -31,7 +31,7 @@ def losses_of_both(problem: Problem, model: nn.Module, targets: Tensor, *, size:
     pieces = -(-m // size)  # of nearly equal size: batch norm fails on a batch of one
     edges = [m * i // pieces for i in range(pieces + 1)]
     losses = []
-    with torch.no_grad(), isolated(model, own_stream=True):
+    with torch.no_grad(), ModelView(model).isolated(own_stream=True):
         for start, stop in pairwise(edges):
             outputs = model(rows(inputs, start, stop))
             losses.append([problem.criterion(outputs, y[start:stop]) for y in targets])

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..core import Batch, Loss, differentiable_kernels, eager, evaluate, trainable
+from ..core import Batch, Loss, ModelView, differentiable_kernels, eager, evaluate, trainable
 from ..errors import SettingError
 from .contract import Method, Problem, Stateful, View, Weighed, plain_losses
 from .seeding import seeded
@@ -41,7 +41,7 @@ def meta_weight_net(
     adam = torch.optim.Adam(network.parameters(), lr=learning_rate, weight_decay=weight_decay)
 
     def weigh(view: View, loss: Loss) -> Weighed:
-        with eager(), differentiable_kernels(view.model), torch.enable_grad():
+        with eager(), differentiable_kernels(ModelView(view.model)), torch.enable_grad():
             losses = evaluate(view.model, loss, view.train, which="train")
             clean_loss, gradient = meta_gradient(network, view, loss, losses)
         for parameter, g in zip(network.parameters(), gradient, strict=True):

@@ -1,1 +1,26 @@
-"""TODO-DOOR backends."""
+"""Four ways to the scores, one contract. README.md beside this file says which, why, and the cost.
+
+base           what every back-end takes and returns
+table          the only list of them
+selection      which one runs: asked for, or the cheapest exact one that can
+double_backward, forward_mode, ghost/, finite_difference
+chunked        any of them, a chunk of the batch at a time
+empty_share    a process without examples
+"""
+
+from .base import Alignment, Backend, TrainPass
+from .chunked import require_chunk
+from .selection import Choice, Selection, Settled
+from .table import BACKENDS, require_known
+
+__all__ = [
+    "BACKENDS",
+    "Alignment",
+    "Backend",
+    "Choice",
+    "Selection",
+    "Settled",
+    "TrainPass",
+    "require_chunk",
+    "require_known",
+]

@@ -1,27 +1,24 @@
-"""What every back-end returns: the losses of one forward pass, their scores, and the way back."""
+"""What every back-end takes and returns, and what it is: the contract of the table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..model.loss import Batch, Loss
-from ..model.parameters import Direction
+from ..model import Batch, Direction, Loss, ModelView
+from ..proof import Proof, Records, score_proof
 
 
 @dataclass(frozen=True)
-class Proof:
-    """How far scores miss a plain backward along random factors (backends.py).
+class TrainPass:
+    """A training forward that is still to be run: the model as it is now, the loss, the batch."""
 
-    gap:  sum_i r_i score_i - <grad sum_i r_i f_i, v>, summed over the processes that share a batch.
-    size: |grad sum_i r_i f_i|^2, likewise: what the gap is small against.
-    """
-
-    gap: Tensor
-    size: Tensor
+    view: ModelView
+    loss: Loss
+    batch: Batch
 
 
 @dataclass(frozen=True)
@@ -31,8 +28,8 @@ class Alignment:
     losses:   [n], detached.
     scores:   [n], signed: the inner products of each example's gradient with the direction.
     weighted: weights [n] -> the scalar sum_i weights_i * losses_i, whose `.backward()` trains the
-              model; it belongs to this very pass and costs no second forward.
-    proof:    where it was due, still to be judged.
+              model. It belongs to this very pass and costs no second forward.
+    proof:    a comparison with autograd that is still to be judged; None where none was due.
     """
 
     losses: Tensor
@@ -41,9 +38,47 @@ class Alignment:
     proof: Proof | None = None
 
 
-# What a back-end may remember of a model from one call to the next, such as where the examples lie
-# in each layer's output. The caller owns it; an empty one makes the back-end find out, and check.
-Memory = dict[Any, Any]
+class Backend(Protocol):
+    """A way to the scores, made for one state of one model; it may remember what it finds out.
 
-# model, loss, train batch, direction, memory -> Alignment
-Backend = Callable[[nn.Module, Loss, Batch, Direction, Memory], Alignment]
+    cost:          what it adds to a plain step, besides the clean pass.
+    proves_itself: it compares itself with autograd; others are compared by `Proven`.
+    path:          what the last pass did, such as its operations: a new path is proven anew.
+    """
+
+    name: str
+    exact: bool
+    cost: str
+    proves_itself: bool = False
+    path: Hashable = None
+
+    def align(self, pass_: TrainPass, direction: Direction) -> Alignment:
+        """Run the pass; raise UnsupportedModelError where the scores would not be right."""
+        ...
+
+
+def proven(backend: Backend) -> Backend:
+    """The back-end with proofs, if it claims to be exact and does not prove itself."""
+    return Proven(backend) if backend.exact and not backend.proves_itself else backend
+
+
+class Proven:
+    """A back-end with a proof on the first pass of each path, and whenever one is due."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.name, self.exact, self.cost = backend.name, backend.exact, backend.cost
+        self.proves_itself, self.path = False, backend.path
+        self._backend = backend
+        self._records: Records[None] = Records()
+
+    def align(self, pass_: TrainPass, direction: Direction) -> Alignment:
+        """As the back-end, with `.proof` where it was due."""
+        alignment = self._backend.align(pass_, direction)
+        path = self.path = self._backend.path
+        record = self._records.get(path)
+        if record is not None and not record.due():
+            record.uses += 1
+            return alignment
+        self._records.looked(path, None)
+        proof = score_proof(alignment.weighted, alignment.losses, alignment.scores, direction)
+        return replace(alignment, proof=proof)

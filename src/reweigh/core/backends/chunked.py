@@ -2,7 +2,7 @@
 
 Only the chunk at hand has a graph. Once all scores are known and normalised over the whole batch,
 `backward()` runs each chunk's forward again, with the same random numbers, and adds its part of the
-gradient; chunks that got no weight are left out.
+gradient. Chunks that got no weight are left out.
 
 Cost: one more forward and backward than unchunked. The same weights as unchunked for models that do
 not couple examples; BatchNorm sees each chunk as a batch of its own, as it does under gradient
@@ -18,22 +18,32 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import SettingError
-from ..model.autograd_graph import with_gradient
-from ..model.loss import Batch, Loss, batch_size, evaluate, rows
-from ..model.parameters import Direction, trainable
-from ..model.snapshot import Snapshot, eager, isolated
-from .base import Alignment, Memory, Proof
-from .table import run
+from ..model import (
+    Batch,
+    Direction,
+    Loss,
+    ModelView,
+    Snapshot,
+    batch_size,
+    eager,
+    evaluate,
+    rows,
+    trainable,
+    with_gradient,
+)
+from ..proof import Proof
+from .base import Alignment, Backend, TrainPass
 
 
-def require_chunk(chunk: int | None) -> None:
-    """Raise unless `chunk` is None or a positive whole number."""
+def require_chunk(chunk: int | None) -> int | None:
+    """Return `chunk` if it is None or a positive whole number."""
     if chunk is not None and (not isinstance(chunk, int) or chunk < 1):
         raise SettingError(f"chunk={chunk!r}; expected a positive number of examples, or None")
+    return chunk
 
 
 @dataclass
-class _Piece:
+class _Chunk:
     """A slice of the batch, and the state its forward pass started from."""
 
     start: int
@@ -41,34 +51,27 @@ class _Piece:
     before: Snapshot
 
 
-def run_in_chunks(
-    backend: str,
-    model: nn.Module,
-    loss: Loss,
-    train: Batch,
-    direction: Direction,
-    memory: Memory,
-    *,
-    chunk: int,
+def align_in_chunks(
+    backend: Backend, pass_: TrainPass, direction: Direction, *, chunk: int
 ) -> Alignment:
-    """Align a batch piece by piece, all with one back-end."""
-    n = batch_size(train)
-    pieces: list[_Piece] = []
+    """Align a batch chunk by chunk, all with one back-end."""
+    model, n = pass_.view.model, batch_size(pass_.batch)
+    chunks: list[_Chunk] = []
     losses: list[Tensor] = []
     scores: list[Tensor] = []
     proofs: list[Proof] = []
     for start in range(0, n, chunk):
-        piece = _Piece(start, min(start + chunk, n), Snapshot(model))
-        part = rows(train, piece.start, piece.stop)
-        alignment = run(backend, model, loss, part, direction, memory)
-        pieces.append(piece)
+        view, stop = ModelView(model), min(start + chunk, n)
+        chunks.append(_Chunk(start, stop, view.start))
+        part = TrainPass(view, pass_.loss, rows(pass_.batch, start, stop))
+        alignment = backend.align(part, direction)
         losses.append(alignment.losses)
         scores.append(alignment.scores)
         if alignment.proof is not None:
             proofs.append(alignment.proof)
-        del alignment  # and with it the graph of this piece
+        del alignment  # and with it the graph of this chunk
     values = torch.cat(losses)
-    replay = _Replay(model, loss, train, pieces, _autocast(values.device.type))
+    replay = _Replay(model, pass_.loss, pass_.batch, chunks, _autocast(values.device.type))
 
     def weighted(weights: Tensor) -> Tensor:
         parameters = list(trainable(model).values())
@@ -78,17 +81,15 @@ def run_in_chunks(
             lambda scale: replay.gradient(weights * scale, parameters),
         )
 
-    return Alignment(values, torch.cat(scores), weighted, _together(proofs))
+    return Alignment(values, torch.cat(scores), weighted, _summed(proofs))
 
 
-def _together(proofs: Sequence[Proof]) -> Proof | None:
-    """Of all pieces that were looked at."""
+def _summed(proofs: Sequence[Proof]) -> Proof | None:
+    """The proof of all chunks that were looked at."""
     if not proofs:
         return None
-    gaps, sizes = (
-        torch.stack(x).sum() for x in zip(*((p.gap, p.size) for p in proofs), strict=True)
-    )
-    return Proof(gaps, sizes)
+    gaps, sizes = [proof.gap for proof in proofs], [proof.size for proof in proofs]
+    return Proof(torch.stack(gaps).sum(), torch.stack(sizes).sum())
 
 
 def _autocast(device: str) -> torch.autocast:
@@ -105,30 +106,30 @@ def _autocast(device: str) -> torch.autocast:
 class _Replay:
     model: nn.Module
     loss: Loss
-    train: Batch
-    pieces: list[_Piece]
+    batch: Batch
+    chunks: list[_Chunk]
     autocast: torch.autocast
 
     def gradient(self, weights: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
-        """grad sum_i weights_i f_i, one piece in memory at a time."""
+        """grad sum_i weights_i f_i, one chunk in memory at a time."""
         total: list[Tensor | None] = [None] * len(parameters)
-        for piece in self.pieces:
-            share = weights[piece.start : piece.stop]
-            # One piece is always run, so that parameters in use get a gradient even if it is zero.
-            if piece is not self.pieces[0] and not share.any():
+        for chunk in self.chunks:
+            share = weights[chunk.start : chunk.stop]
+            # One chunk is always run, so that parameters in use get a gradient even if it is zero.
+            if chunk is not self.chunks[0] and not share.any():
                 continue
             with (
-                isolated(self.model, own_stream=False),
+                ModelView(self.model).isolated(own_stream=False),
                 torch.enable_grad(),
                 eager(),
                 self.autocast,
             ):
-                piece.before.restore()
-                part = rows(self.train, piece.start, piece.stop)
+                chunk.before.restore()
+                part = rows(self.batch, chunk.start, chunk.stop)
                 losses = evaluate(self.model, self.loss, part, which="train")
-                found = torch.autograd.grad(losses, list(parameters), share, allow_unused=True)
-            for i, gradient in enumerate(found):
-                if gradient is not None:
+                gradient = torch.autograd.grad(losses, list(parameters), share, allow_unused=True)
+            for i, g in enumerate(gradient):
+                if g is not None:
                     before = total[i]
-                    total[i] = gradient if before is None else before + gradient
+                    total[i] = g if before is None else before + g
         return total

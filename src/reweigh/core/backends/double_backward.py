@@ -14,52 +14,56 @@ whose backward pass can itself be differentiated, with any coupling between exam
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from ...errors import UnsupportedModelError
-from ..model.autograd_graph import unhooked
-from ..model.loss import Batch, Loss, evaluate, require_gradient
-from ..model.parameters import Direction
-from ..model.snapshot import differentiable_kernels
-from .base import Alignment, Memory
+from ..model import Direction, differentiable_kernels, differentiable_losses, unhooked
+from .base import Alignment, Backend, TrainPass
 
 
-def align(
-    model: nn.Module, loss: Loss, train: Batch, direction: Direction, memory: Memory
-) -> Alignment:
+class DoubleBackward(Backend):
     """Scores by differentiating the look-ahead step with respect to eps."""
-    theta = direction.parameters
-    with differentiable_kernels(model), torch.enable_grad():
-        # line 4: forward on the train batch
-        losses = require_gradient(evaluate(model, loss, train, which="train"), which="train")
-        # line 5: eps = 0
-        eps = torch.zeros_like(losses, requires_grad=True)
-        try:
-            # line 6: the gradient of the perturbed loss, kept as a function of eps
-            with unhooked(theta):
-                gradient = torch.autograd.grad(
-                    losses, theta, grad_outputs=eps, create_graph=True, allow_unused=True
-                )
-            # line 7: the look-ahead step; alpha = 1 and the constant theta drop out of line 10
-            used = [
-                (g, v) for g, v in zip(gradient, direction.values, strict=True) if g is not None
-            ]
-            lookahead = [-g for g, _ in used]
-            # lines 8-10: `direction` is the gradient of the clean loss at theta_hat = theta;
-            # the chain rule carries it on to eps
-            if any(step.requires_grad for step in lookahead):
-                (d_eps,) = torch.autograd.grad(
-                    lookahead, eps, grad_outputs=[v for _, v in used], retain_graph=True
-                )
-            else:
-                d_eps = torch.zeros_like(eps)
-        except (RuntimeError, NotImplementedError) as error:
-            if "out of memory" in str(error):
-                raise
-            raise UnsupportedModelError(
-                f"{type(model).__name__} cannot be differentiated twice ({error}); expected "
-                f"operations with a differentiable backward: use backend='auto', or "
-                f"'finite_difference' if nothing exact runs"
-            ) from error
-    # line 11 and on: see weights.py and reweighter.py
-    return Alignment(losses.detach(), -d_eps.detach(), lambda w: (w * losses).sum())
+
+    name = "double_backward"
+    exact = True
+    cost = "about 5 forwards"
+
+    def align(self, pass_: TrainPass, direction: Direction) -> Alignment:
+        """Algorithm 1, lines 4 to 10; for the rest see rule.py and reweighter.py."""
+        model = pass_.view.model
+        with differentiable_kernels(pass_.view), torch.enable_grad():
+            # line 4: forward on the train batch
+            losses = differentiable_losses(model, pass_.loss, pass_.batch, which="train")
+            # line 5: eps = 0
+            eps = torch.zeros_like(losses, requires_grad=True)
+            try:
+                d_eps = _meta_gradient(losses, eps, direction)
+            except (RuntimeError, NotImplementedError) as error:
+                if "out of memory" in str(error):
+                    raise
+                raise UnsupportedModelError(
+                    f"{type(model).__name__} cannot be differentiated twice ({error}); expected "
+                    f"operations with a differentiable backward: use backend='auto', or "
+                    f"'finite_difference' if nothing exact runs"
+                ) from error
+        return Alignment(losses.detach(), -d_eps.detach(), lambda w: (w * losses).sum())
+
+
+def _meta_gradient(losses: Tensor, eps: Tensor, direction: Direction) -> Tensor:
+    """d G(theta_hat(eps)) / d eps at eps = 0."""
+    # line 6: the gradient of the perturbed loss, kept as a function of eps
+    with unhooked(direction.parameters):
+        gradient = torch.autograd.grad(
+            losses, direction.parameters, grad_outputs=eps, create_graph=True, allow_unused=True
+        )
+    # line 7: the look-ahead step; alpha = 1 and the constant theta drop out of line 10
+    used = [(g, v) for g, v in zip(gradient, direction.values, strict=True) if g is not None]
+    lookahead = [-g for g, _ in used]
+    if not any(step.requires_grad for step in lookahead):
+        return torch.zeros_like(eps)
+    # lines 8-10: `direction` is the gradient of the clean loss at theta_hat = theta; the chain rule
+    # carries it on to eps
+    (d_eps,) = torch.autograd.grad(
+        lookahead, eps, grad_outputs=[v for _, v in used], retain_graph=True
+    )
+    return d_eps

@@ -8,7 +8,7 @@ of the machine precision, where the errors of rounding (~ precision / eta) and o
 itself (~ eta) balance.
 
 Cost: one forward without a graph, and a copy of the parameters; of the shards that a process holds,
-where `fully_shard` has spread them (sharded.py). Relative error about 1e-3 in
+where `fully_shard` has spread them (processes/fsdp.py). Relative error about 1e-3 in
 float32; larger where the loss bends sharply along v. Blind to gradients that are stopped or
 replaced on purpose (detach, custom autograd functions): a difference sees through those.
 """
@@ -18,33 +18,42 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..model.loss import Batch, Loss, evaluate, require_gradient
-from ..model.parameters import Direction, norm_squared
-from ..model.snapshot import isolated, precision
-from ..processes.fsdp import compute_types, gather_anew, local
-from .base import Alignment, Memory
-
-EPSILON = "epsilon"  # in memory: the user's own relative step
+from ..model import Direction, ModelView, differentiable_losses, evaluate, norm_squared
+from ..processes import compute_types, gather_anew, local
+from .base import Alignment, Backend, TrainPass
 
 
-def align(
-    model: nn.Module, loss: Loss, train: Batch, direction: Direction, memory: Memory
-) -> Alignment:
-    """Scores from the losses at theta and at theta + h v."""
-    h = step_size(model, direction, memory.get(EPSILON))
-    # The displaced pass comes first: moving the parameters afterwards would invalidate the graph.
-    with isolated(model, own_stream=False), displaced(model, direction, h), torch.no_grad():
-        ahead = evaluate(model, loss, train, which="train")
-    with torch.enable_grad():
-        losses = require_gradient(evaluate(model, loss, train, which="train"), which="train")
-    scores = torch.where(h > 0, (ahead - losses.detach()) / h.clamp(min=1e-38), 0.0)
-    return Alignment(losses.detach(), scores.to(losses.dtype), lambda w: (w * losses).sum())
+class FiniteDifference(Backend):
+    """Scores from the losses at theta and at theta + h v. epsilon: the user's own eta."""
+
+    name = "finite_difference"
+    exact = False
+    cost = "1 forward, approximate"
+
+    def __init__(self, epsilon: float | None = None) -> None:
+        self._epsilon = epsilon
+
+    def align(self, pass_: TrainPass, direction: Direction) -> Alignment:
+        """Two passes with the same random numbers."""
+        view, loss, train = pass_.view, pass_.loss, pass_.batch
+        h = step_size(view, direction, self._epsilon)
+        # The displaced pass comes first: moving the parameters afterwards would invalidate the graph.
+        with (
+            view.isolated(own_stream=False),
+            displaced(view.model, direction, h),
+            torch.no_grad(),
+        ):
+            ahead = evaluate(view.model, loss, train, which="train")
+        with torch.enable_grad():
+            losses = differentiable_losses(view.model, loss, train, which="train")
+        scores = torch.where(h > 0, (ahead - losses.detach()) / h.clamp(min=1e-38), 0.0)
+        return Alignment(losses.detach(), scores.to(losses.dtype), lambda w: (w * losses).sum())
 
 
-def step_size(model: nn.Module, direction: Direction, epsilon: float | None) -> Tensor:
+def step_size(view: ModelView, direction: Direction, epsilon: float | None) -> Tensor:
     """h = eta * |theta| / |v|; 0 where v vanishes."""
-    kind = precision(model, direction.values[0])
-    machine = max(torch.finfo(k).eps for k in {kind, *compute_types(model)})
+    kind = view.precision(direction.values[0])
+    machine = max(torch.finfo(k).eps for k in {kind, *compute_types(view.model)})
     eta = epsilon or machine**0.5
     theta = [local(p.detach()) for p in direction.parameters]
     squares = torch.stack([norm_squared(theta), norm_squared(direction.values)])

@@ -13,20 +13,16 @@ forward-mode formula, and refused there.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._ops import OpOverload
 
-from ..model.loss import Batch, Loss, evaluate, require_gradient
-from ..model.parameters import Direction
-from ..model.snapshot import differentiable_kernels, undone_on_error
+from ..model import Direction, differentiable_kernels, differentiable_losses
 from ..ops import Outlived, TangentMode, autograd_records, cell_of, tensors
-from .base import Alignment, Memory
-
-PATH = "path"  # in memory: every operation of the last pass, for whoever proves it
-LAST_USES = "last uses"  # in memory: by which operation each tangent was last read
+from ..torch_internals import OpOverload
+from .base import Alignment, Backend, TrainPass
 
 
 class Propagate(TangentMode):
@@ -46,7 +42,7 @@ class Propagate(TangentMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         kwargs = kwargs or {}
-        turn = len(self.path)
+        number = len(self.path)
         self.path.append(func)
         if not autograd_records(func):
             return func(*args, **kwargs)
@@ -62,11 +58,11 @@ class Propagate(TangentMode):
         for place, value in enumerate(out if isinstance(out, (tuple, list)) else (out,)):
             cell = cell_of(value) if isinstance(value, Tensor) else None
             if cell is not None and cell not in read:
-                cell.born = (turn, place)
+                cell.born = (number, place)
         for cell in read:
             if cell.born is not None:
-                self.last_uses[cell.born] = turn
-                if self._expected.get(cell.born) == turn:
+                self.last_uses[cell.born] = number
+                if self._expected.get(cell.born) == number:
                     cell.tangent, cell.spent = None, True
         return out
 
@@ -77,32 +73,39 @@ class Propagate(TangentMode):
             self.last_uses.pop(cell.born, None)
 
 
-LastUses = dict[Any, int]
+LastUses = dict[Any, int]  # by which operation of a pass each tangent was read last
 
 
-def align(
-    model: nn.Module, loss: Loss, train: Batch, direction: Direction, memory: Memory
-) -> Alignment:
+class ForwardMode(Backend):
     """Scores by tangents that ride on the training forward."""
-    try:
-        with undone_on_error(model):
-            return _align(model, loss, train, direction, memory)
-    except Outlived:
-        del memory[LAST_USES]
-        return _align(model, loss, train, direction, memory)
 
+    name = "forward_mode"
+    exact = True
+    cost = "2 forwards"
 
-def _align(
-    model: nn.Module, loss: Loss, train: Batch, direction: Direction, memory: Memory
-) -> Alignment:
-    mode = Propagate(model, direction, memory.get(LAST_USES))
-    try:
-        with differentiable_kernels(model), torch.enable_grad(), mode:
-            losses = require_gradient(evaluate(model, loss, train, which="train"), which="train")
-        tangent = mode.tangent(losses)
-        mode.keep(losses)
-    finally:
-        mode.release()
-    memory[PATH], memory[LAST_USES] = tuple(mode.path), mode.last_uses
-    scores = torch.zeros_like(losses) if tangent is None else tangent.detach().clone()
-    return Alignment(losses.detach(), scores, lambda w: (w * losses).sum())
+    def __init__(self) -> None:
+        self.path: Hashable = None  # every operation of the last pass
+        self._last_uses: LastUses | None = None
+
+    def align(self, pass_: TrainPass, direction: Direction) -> Alignment:
+        """Scores are the tangents of the losses."""
+        try:
+            with pass_.view.undone_on_error():
+                return self._align(pass_, direction)
+        except Outlived:
+            self._last_uses = None
+            return self._align(pass_, direction)
+
+    def _align(self, pass_: TrainPass, direction: Direction) -> Alignment:
+        view = pass_.view
+        mode = Propagate(view.model, direction, self._last_uses)
+        try:
+            with differentiable_kernels(view), torch.enable_grad(), mode:
+                losses = differentiable_losses(view.model, pass_.loss, pass_.batch, which="train")
+            tangent = mode.tangent(losses)
+            mode.keep(losses)
+        finally:
+            mode.release()
+        self.path, self._last_uses = tuple(mode.path), mode.last_uses
+        scores = torch.zeros_like(losses) if tangent is None else tangent.detach().clone()
+        return Alignment(losses.detach(), scores, lambda w: (w * losses).sum())

@@ -1,28 +1,29 @@
-"""Settling on a back-end, by all processes that share a batch together.
+"""Which back-end: the one asked for, or the cheapest exact one that can run the model.
 
-Each tries the same one; a few numbers then go round, once a step: whether it could, how far its
-scores miss a plain backward where that was looked at, and the sums that the weights are normalised
-with. One refusal anywhere sends all to the next back-end, so that none waits for another.
+Processes that share a batch settle on one together. Each tries the same one; a few numbers then go
+round, once per step: whether it could, how far its scores miss a plain backward where that was
+looked at, and the sums that the weights are normalised with. One refusal anywhere sends all to the
+next back-end, so that none waits for another.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
-from ...errors import ReweighError, ReweighWarning, UnsupportedModelError
-from ..model.parameters import Direction
-from ..model.snapshot import Snapshot
-from ..processes.group import Group
-from ..sums import Sums, combined, sums_of
-from .base import Alignment, Proof
-from .table import BACKENDS, require_proven
-
-Attempt = Callable[[str], Alignment]
+from ..._warn import warn
+from ...errors import ReweighError, SettingError, UnsupportedModelError
+from ..model import Direction, ModelView, empty, require_examples
+from ..processes import ALONE, Group, barred
+from ..proof import Proof, require_scores
+from ..rule import ScoreSums, combined, sums_of
+from .base import Alignment, TrainPass, proven
+from .chunked import align_in_chunks
+from .empty_share import is_empty, nothing, without_statistics
+from .ghost import Ghost
+from .table import BACKENDS, make
 
 
 class Choice(str):
@@ -49,112 +50,159 @@ class _Failed(UnsupportedModelError):
 
 @dataclass(frozen=True)
 class Settled:
-    """An alignment that all agree on; `whole`: the sums over the joined batch, None where alone."""
+    """An alignment that all agree on. sums: over the joined batch; None where nobody shares it."""
 
     choice: Choice
     alignment: Alignment
-    whole: Sums | None
+    sums: ScoreSums | None = None
 
 
-def settle(
-    asked: str,
-    known: Choice | None,
-    attempt: Attempt,
-    model: nn.Module,
-    direction: Direction,
-    *,
-    group: Group,
-    barred: Mapping[str, str],
-) -> Settled:
-    """Align with what was asked for; "auto": with what is known to do, else with the cheapest exact
-    back-end that can, and say why that one.
+class Selection:
+    """The back-ends of one model in one state, with what they remember of it.
 
-    attempt: aligns with the back-end of a name, or raises. barred: those that need not be tried.
+    asked:     a name, or "auto".
+    choice:    the one that is known to do; None before the first batch.
+    ghost:     the ghost back-end, while it is the choice or may become it; it can do more than align.
+    exchanges: whether the forward talks between processes; None if nobody has listened yet.
     """
-    if asked != "auto":
-        if asked in barred:
-            raise UnsupportedModelError(
-                f"{asked} {barred[asked]}; expected a back-end that does without: use backend='auto'"
+
+    def __init__(self, asked: str, *, chunk: int | None, epsilon: float | None) -> None:
+        self.asked, self.chunk = asked, chunk
+        self.choice: Choice | None = None
+        self.exchanges: bool | None = None
+        self._backends = {name: proven(make(name, epsilon=epsilon)) for name in BACKENDS}
+        ghost = self._backends["ghost"]
+        self.ghost = ghost if isinstance(ghost, Ghost) and asked in ("auto", "ghost") else None
+
+    def settle_on_ghost(self, view: ModelView) -> Choice:
+        """Ghost has weighed the first batch and proven itself on it."""
+        self.choice = Choice("ghost", "asked for" if self.asked != "auto" else _why("ghost", view))
+        return self.choice
+
+    def align(self, pass_: TrainPass, direction: Direction, group: Group = ALONE) -> Settled:
+        """The train batch along `direction`, by the back-end asked for or the best that can."""
+        closed = (
+            barred(pass_.view, bool(self.exchanges)) if group.size > 1 or pass_.view.sharded else {}
+        )
+        if group.size == 1:
+            require_examples(pass_.batch, which="train")
+        elif self.chunk is not None and closed:
+            raise SettingError(
+                f"chunk={self.chunk} with a model whose forward exchanges data between processes, "
+                f"which may hold different numbers of chunks; expected chunk=None: take smaller "
+                f"batches instead"
             )
-        return _tried(Choice(asked, "asked for"), attempt, model, direction, group)
-    if known is not None:
-        before = Snapshot(model)
-        try:
-            return _tried(known, attempt, model, direction, group)
-        except UnsupportedModelError:  # the model has taken a path it had not taken before
-            before.restore()
-    return _cheapest(attempt, model, direction, group, barred)
-
-
-def _cheapest(
-    attempt: Attempt,
-    model: nn.Module,
-    direction: Direction,
-    group: Group,
-    barred: Mapping[str, str],
-) -> Settled:
-    refused = [f"{name} {why}" for name, why in barred.items()]
-    open_to = [name for name in BACKENDS if name not in barred]
-    for name in open_to:
-        before = Snapshot(model)
-        why = f"the cheapest exact back-end for {type(model).__name__}, proven on the first batch"
-        if not BACKENDS[name].exact:
-            why = "nothing exact can run; scores are approximate (relative error about 1e-2)"
-        choice = Choice(name, "; ".join([why, *refused]))
-        try:
-            settled = _tried(choice, attempt, model, direction, group, last=name == open_to[-1])
-        except UnsupportedModelError as error:
-            before.restore()
-            verb = "failed" if isinstance(error, _Failed) else "refused"
-            refused.append(f"{name} {verb}: {error}")
-            continue
-        if not BACKENDS[name].exact:
-            warnings.warn(f"{why}. {'; '.join(refused)}", ReweighWarning, stacklevel=8)
+        settled = self._settle(pass_, direction, group, closed)
+        if len(settled.alignment.losses) == 0 and (settled.sums is None or not settled.sums.count):
+            raise empty("train")
+        self.choice = settled.choice
+        if self.choice != "ghost":
+            self.ghost = None
         return settled
-    raise UnsupportedModelError("no back-end can run this model. " + "; ".join(refused))
+
+    def _settle(
+        self, pass_: TrainPass, direction: Direction, group: Group, closed: Mapping[str, str]
+    ) -> Settled:
+        if self.asked != "auto":
+            if self.asked in closed:
+                raise UnsupportedModelError(
+                    f"{self.asked} {closed[self.asked]}; expected a back-end that does without: use "
+                    f"backend='auto'"
+                )
+            choice = self.choice or Choice(self.asked, "asked for")
+            return self._try(choice, pass_, direction, group, closed)
+        if self.choice is not None:
+            start = pass_.view.start
+            try:
+                return self._try(self.choice, pass_, direction, group, closed)
+            except UnsupportedModelError:  # the model has taken a path it had not taken before
+                start.restore()
+        return self._cheapest(pass_, direction, group, closed)
+
+    def _cheapest(
+        self, pass_: TrainPass, direction: Direction, group: Group, closed: Mapping[str, str]
+    ) -> Settled:
+        refused = [f"{name} {why}" for name, why in closed.items()]
+        candidates = [name for name in BACKENDS if name not in closed]
+        start = pass_.view.start
+        for name in candidates:
+            why = _why(name, pass_.view)
+            choice = Choice(name, "; ".join([why, *refused]))
+            try:
+                last = name == candidates[-1]
+                settled = self._try(choice, pass_, direction, group, closed, last=last)
+            except UnsupportedModelError as error:
+                start.restore()
+                verb = "failed" if isinstance(error, _Failed) else "refused"
+                refused.append(f"{name} {verb}: {error}")
+                continue
+            if not choice.exact:
+                warn(f"{why}. {'; '.join(refused)}")
+            return settled
+        raise UnsupportedModelError("no back-end can run this model. " + "; ".join(refused))
+
+    def _try(
+        self,
+        choice: Choice,
+        pass_: TrainPass,
+        direction: Direction,
+        group: Group,
+        closed: Mapping[str, str],
+        *,
+        last: bool = True,
+    ) -> Settled:
+        """One back-end, by all processes; a refusal if any of them refuses."""
+        alignment: Alignment | None = None
+        refusal: UnsupportedModelError | None = None
+        try:
+            alignment = self._run(choice, pass_, direction, group, bool(closed))
+        except UnsupportedModelError as error:
+            refusal = error
+        except ReweighError:
+            raise  # the user's input is wrong, whatever the back-end
+        except Exception as error:
+            # Unknown territory for this back-end. If it is the user's own bug, the last one shows it.
+            if last:
+                raise
+            refusal = _Failed(f"{type(error).__name__}: {error}")
+        sums, proof = None, None if alignment is None else alignment.proof
+        if group.size > 1:
+            sums, proof, refusing = _consulted(alignment, direction, group)
+            if refusing and refusal is None:
+                refusal = UnsupportedModelError(
+                    f"process {refusing[0]} cannot run {choice}; its own log says why"
+                )
+        if refusal is not None:
+            raise refusal
+        assert alignment is not None
+        if proof is not None:
+            require_scores(choice, pass_.view, proof, alignment.losses, direction)
+        return Settled(choice, alignment, sums)
+
+    def _run(
+        self, name: str, pass_: TrainPass, direction: Direction, group: Group, exchanges: bool
+    ) -> Alignment:
+        backend = self._backends[name]
+        if group.size > 1 and is_empty(pass_.batch):
+            if not exchanges:
+                return nothing(pass_.view.model)
+            with without_statistics(pass_.view):
+                return backend.align(pass_, direction)
+        if self.chunk is not None:
+            return align_in_chunks(backend, pass_, direction, chunk=self.chunk)
+        return backend.align(pass_, direction)
 
 
-def _tried(
-    choice: Choice,
-    attempt: Attempt,
-    model: nn.Module,
-    direction: Direction,
-    group: Group,
-    *,
-    last: bool = True,
-) -> Settled:
-    """One back-end, by all processes; a refusal if any of them refuses."""
-    alignment: Alignment | None = None
-    refusal: UnsupportedModelError | None = None
-    try:
-        alignment = attempt(choice)
-    except UnsupportedModelError as error:
-        refusal = error
-    except ReweighError:
-        raise  # the user's input is wrong, whatever the back-end
-    except Exception as error:
-        # Unknown territory for this back-end. If it is the user's own bug, the last one shows it.
-        if last:
-            raise
-        refusal = _Failed(f"{type(error).__name__}: {error}")
-    whole, proof = None, None if alignment is None else alignment.proof
-    if group.size > 1:
-        whole, proof, refusing = _consulted(alignment, direction, group)
-        if refusing and refusal is None:
-            refusal = UnsupportedModelError(
-                f"process {refusing[0]} cannot run {choice}; its own log says why"
-            )
-    if refusal is not None:
-        raise refusal
-    assert alignment is not None
-    if proof is not None:
-        require_proven(choice, model, proof, alignment.losses, direction)
-    return Settled(choice, alignment, whole)
+def _why(name: str, view: ModelView) -> str:
+    if not BACKENDS[name].exact:
+        return "nothing exact can run; scores are approximate (relative error about 1e-2)"
+    kind = type(view.model).__name__
+    return f"the cheapest exact back-end for {kind}, proven on the first batch"
 
 
 def _consulted(
     alignment: Alignment | None, direction: Direction, group: Group
-) -> tuple[Sums, Proof | None, Sequence[int]]:
+) -> tuple[ScoreSums, Proof | None, Sequence[int]]:
     """The sums over all processes, their proof if any had one, and who refuses."""
     like = direction.parameters[0]
     scores = torch.zeros(0, device=like.device) if alignment is None else alignment.scores

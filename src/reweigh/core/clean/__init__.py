@@ -1,1 +1,19 @@
-"""TODO-DOOR clean."""
+"""The clean side of a step.
+
+gradient    the mean loss of the clean batch and its gradient, on one process or several
+low_rank    the same gradient of linear layers as two factors, where these are smaller
+"""
+
+from .gradient import Cheaper, CleanSide, clean_gradient, shared_clean_gradient
+from .low_rank import Factors, PartlyFactored, collected, paying
+
+__all__ = [
+    "Cheaper",
+    "CleanSide",
+    "Factors",
+    "PartlyFactored",
+    "clean_gradient",
+    "collected",
+    "paying",
+    "shared_clean_gradient",
+]

@@ -6,19 +6,23 @@ way round:
 
     g_i . (V a_i + v)  =  sum_k (g_i . c_k) (b_k . a_i + 1)
 
-which costs n k (in + out) products instead of n in out, saves the k in out of forming V, and keeps
-k (in + out) numbers instead of in out. A handful of clean examples makes that far the smaller; where
-it is not, and for layers of any other kind, V is formed as ever.
+For a handful of clean rows that is far cheaper, in products (`factors_pay`) and in memory:
+k (in + out) numbers instead of in out. Elsewhere, and for layers of any other kind, V is formed.
 
-Whoever looks at `direction.values` is given V; only then is it multiplied out.
+Who looks at `direction.values` gets V; only then is it multiplied out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, overload
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+
+from ..ops import Layer, Linear
+
+_WIDE = (torch.float32, torch.float64)
 
 
 class Factors(NamedTuple):
@@ -38,11 +42,15 @@ class Factors(NamedTuple):
         return self.inputs.t() @ self.gradients
 
 
-class Values(Sequence[Tensor]):
+class PartlyFactored(Sequence[Tensor]):
     """A gradient, parameter by parameter, of which some parts are factors until they are looked at."""
 
     def __init__(self, parts: Sequence[Tensor | Factors]) -> None:
         self._parts = list(parts)
+
+    def products(self) -> Iterator[Tensor]:
+        """Every value multiplied out, with the factors left as they are."""
+        return (part.product() if isinstance(part, Factors) else part for part in self._parts)
 
     def factors(self, place: int) -> Factors | None:
         """What the value at `place` is the product of, if that is all there is of it."""
@@ -63,3 +71,73 @@ class Values(Sequence[Tensor]):
 
     def __len__(self) -> int:
         return len(self._parts)
+
+
+def factors_pay(layer: Linear, weight: Tensor, rows: float, train_share: float = 1.0) -> bool:
+    """Whether the factors of `rows` clean rows cost less than their product V [out, in].
+
+    With k clean rows beside n train rows, factors take n k (in + out) products. V takes k in out to be
+    formed and n in out to be used. So factors are cheaper where
+
+        k n / (n + k) (in + out)  <  in out
+
+    train_share is n / (n + k); 1, for n much larger than k, also compares the memory of both.
+    """
+    fan_out, fan_in = weight.shape
+    wide = layer.inputs[0].dtype in _WIDE
+    return wide and train_share * rows * (fan_in + fan_out) < fan_in * fan_out
+
+
+def paying(
+    layers: Sequence[Layer],
+    theta: Sequence[nn.Parameter],
+    *,
+    clean_share: float = 1.0,
+    train_share: float = 1.0,
+) -> set[int]:
+    """Which layers, by position, are better left as factors: linear ones that share no parameter
+    with another layer, and whose factors pay. clean_share: of clean rows among their rows."""
+    places = [use.place for layer in layers for use in layer.uses if use]
+    alone = len(places) == len(set(places))
+    chosen: set[int] = set()
+    for i, layer in enumerate(layers):
+        if not isinstance(layer, Linear) or (weight := layer.uses[1]) is None:
+            continue
+        if not alone and any(places.count(use.place) > 1 for use in layer.uses if use):
+            continue
+        rows = clean_share * layer.inputs[0].shape[0]
+        if factors_pay(layer, theta[weight.place], rows, train_share):
+            chosen.add(i)
+    return chosen
+
+
+def collected(
+    layers: Sequence[Layer],
+    outputs: Sequence[Tensor | None],
+    theta: Sequence[nn.Parameter],
+    *,
+    train_share: float = 1.0,
+) -> PartlyFactored:
+    """The gradient of every parameter from those at the results of all layers (`outputs`), with
+    factors where they pay."""
+    factored = paying(layers, theta, train_share=train_share)
+    values: list[Tensor | Factors | None] = [None] * len(theta)
+    with torch.no_grad():
+        for i, (layer, g) in enumerate(zip(layers, outputs, strict=True)):
+            if g is None:
+                continue
+            if i in factored:
+                bias, weight = layer.uses
+                assert weight is not None
+                values[weight.place] = Factors(layer.inputs[0], g, weight.transposed)
+                if bias is not None:
+                    values[bias.place] = Factors(None, g, transposed=False)
+                continue
+            for use, part in zip(layer.uses, layer.gradients(g), strict=True):
+                if use is not None and part is not None:
+                    before, more = values[use.place], part.to(theta[use.place].dtype)
+                    assert not isinstance(before, Factors)
+                    values[use.place] = more if before is None else before + more
+        return PartlyFactored(
+            [torch.zeros_like(p) if v is None else v for v, p in zip(values, theta, strict=True)]
+        )

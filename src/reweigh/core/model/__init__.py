@@ -1,1 +1,71 @@
-"""TODO-DOOR model."""
+"""The user's side of a step: model, loss, batches, parameters; and PyTorch as we look at it.
+
+loss               the contract of a loss, and what a batch is
+parameters         which parameters are aligned; the clean gradient as a `Direction`
+view               one look at the model per step, and the way back to its state
+kernels            PyTorch's settings under which every operation can be differentiated
+autograd_graph     the graph of a pass: its leaves, its hooks, a gradient of our own
+tensors            lists of tensors as one vector
+"""
+
+from .autograd_graph import leaves, unhooked, with_gradient
+from .kernels import differentiable_kernels, eager, plain_recurrence
+from .loss import (
+    Batch,
+    Loss,
+    batch_size,
+    differentiable_losses,
+    empty,
+    evaluate,
+    is_flat,
+    leading_sizes,
+    per_example,
+    require_examples,
+    require_finite,
+    require_gradient,
+    require_one_each,
+    require_same_device,
+    rows,
+    tensors_of,
+)
+from .modes import evaluating
+from .parameters import Direction, Params, select, trainable
+from .tensors import dot, norm_squared, on_host
+from .view import ModelView, Snapshot, modules_of, parameters_of
+
+__all__ = [
+    "Batch",
+    "Direction",
+    "Loss",
+    "ModelView",
+    "Params",
+    "Snapshot",
+    "batch_size",
+    "differentiable_kernels",
+    "differentiable_losses",
+    "dot",
+    "eager",
+    "empty",
+    "evaluate",
+    "evaluating",
+    "is_flat",
+    "leading_sizes",
+    "leaves",
+    "modules_of",
+    "norm_squared",
+    "on_host",
+    "parameters_of",
+    "per_example",
+    "plain_recurrence",
+    "require_examples",
+    "require_finite",
+    "require_gradient",
+    "require_one_each",
+    "require_same_device",
+    "rows",
+    "select",
+    "tensors_of",
+    "trainable",
+    "unhooked",
+    "with_gradient",
+]

@@ -52,7 +52,7 @@ def evaluate(model: nn.Module, loss: Loss, batch: Batch, *, which: str) -> Tenso
     """The per-example losses of `batch`, refused with a typed error where they are not that."""
     sizes = leading_sizes(batch)
     # Fresh containers: a loss may pop its labels out of a dict, and there is more than one pass.
-    again = batch if flat(batch) else tree_map(lambda leaf: leaf, batch)
+    again = batch if is_flat(batch) else tree_map(lambda leaf: leaf, batch)
     return require_one_each(loss(model, again), sizes, which=which)
 
 
@@ -72,6 +72,11 @@ def require_one_each(values: Any, sizes: set[int], *, which: str) -> Tensor:
     if not values.is_floating_point():
         raise LossShapeError(f"loss returned {values.dtype} for the {which} batch; expected floats")
     return values
+
+
+def differentiable_losses(model: nn.Module, loss: Loss, batch: Batch, *, which: str) -> Tensor:
+    """As `evaluate`, and refused if they do not depend on anything trainable."""
+    return require_gradient(evaluate(model, loss, batch, which=which), which=which)
 
 
 def require_gradient(losses: Tensor, *, which: str) -> Tensor:
@@ -104,10 +109,10 @@ def leading_sizes(batch: Batch) -> set[int]:
 
 def leaves_of(batch: Batch) -> Sequence[Any]:
     """Everything in a batch that is no container."""
-    return batch if flat(batch) else tree_leaves(batch)
+    return batch if is_flat(batch) else tree_leaves(batch)
 
 
-def flat(batch: Batch) -> bool:
+def is_flat(batch: Batch) -> bool:
     """Whether it is the usual one: a tuple of tensors, which needs no search and cannot change."""
     return type(batch) is tuple and all(isinstance(leaf, Tensor) for leaf in batch)
 

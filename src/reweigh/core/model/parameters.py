@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from ...errors import NoGradientError, SettingError, UnsupportedModelError, unknown
+from .tensors import norm_squared
 
 Params = str | Iterable[str] | Callable[[str, nn.Parameter], bool] | None
 
@@ -37,42 +37,6 @@ class Direction:
     def norm_squared(self) -> Tensor:
         """|grad G|^2 over these parameters."""
         return self.total(norm_squared(self.values))
-
-
-def dot(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
-    """The inner product of two lists of tensors, summed in float32 or better."""
-    terms = [torch.dot(_wide(a), _wide(b)) for a, b in zip(left, right, strict=True)]
-    return torch.stack(terms).sum()
-
-
-def norm_squared(values: Sequence[Tensor]) -> Tensor:
-    """The squared length of a list of tensors taken as one vector, in float32 or better."""
-    dense = [value.to_dense() if value.is_sparse else value for value in values]
-    lengths = torch.stack(torch._foreach_norm(dense))
-    return (lengths if lengths.dtype == torch.float64 else lengths.float()).square().sum()
-
-
-def _wide(tensor: Tensor) -> Tensor:
-    flat = tensor.reshape(-1)
-    return flat if flat.dtype in (torch.float32, torch.float64) else flat.float()
-
-
-def modules_of(model: nn.Module) -> list[nn.Module]:
-    """Every module once, as `model.modules()` but without building their names: a step asks often."""
-    found: dict[int, nn.Module] = {}
-    stack: list[nn.Module] = [model]
-    while stack:
-        module = stack.pop()
-        if id(module) not in found:
-            found[id(module)] = module
-            stack.extend(child for child in module._modules.values() if child is not None)
-    return list(found.values())
-
-
-def parameters_of(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
-    """Every parameter of the modules once."""
-    found = {id(p): p for m in modules for p in m._parameters.values() if p is not None}
-    return list(found.values())
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:

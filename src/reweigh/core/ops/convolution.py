@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..model.torch_internals import saved
+from ..torch_internals import saved
 from .broadcasting import per_channel
 from .layer import Layer, Uses
 from .registry import Lookup, Needs, aten, operation

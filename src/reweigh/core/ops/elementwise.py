@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..model.torch_internals import saved
+from ..torch_internals import result_metadata, saved
 from .broadcasting import reduced, spread, total
 from .layer import Layer, Use, Uses
 from .registry import NO_PARAMETERS, Absent, LinearTangent, Lookup, Needs, aten, operation
@@ -17,11 +17,6 @@ _alpha, _left, _right = saved("alpha"), saved("self"), saved("other")
 
 class Addend(Layer):
     """y = x + b, broadcast; b is the use that is there. Fixed: the shape of b."""
-
-    def splits(self, shape: tuple[int, ...]) -> bool:
-        """Not where b has rows of its own."""
-        (own,) = self.fixed
-        return super().splits(shape) and (len(own) < len(shape) or own[0] == 1)
 
     def tangent(self, values: Sequence[Tensor | None], g: Tensor) -> Tensor:
         """v."""
@@ -54,6 +49,12 @@ def _only_parameter(uses: Uses) -> Use | None:
     return None if use is None or (left and right) or use.transposed else use
 
 
+def _has_no_rows(parameter: Tensor, node: Any) -> bool:
+    """Whether a parameter is the same for every row of the operation's result."""
+    own = parameter.shape
+    return len(own) < len(result_metadata(node)[0].shape) or own[0] == 1
+
+
 @operation(aten.add.Tensor, aten.add_.Tensor, node="AddBackward0")
 class Add:
     """y = a + alpha b."""
@@ -77,7 +78,8 @@ class Add:
         use = _only_parameter(uses)
         if use is None or _alpha(node) != 1:
             return None
-        return Addend(tuple(uses), (), (parameters[use.place].shape,))
+        parameter = parameters[use.place]
+        return Addend(tuple(uses), (), (parameter.shape,), _has_no_rows(parameter, node))
 
 
 @operation(aten.sub.Tensor, aten.sub_.Tensor)
@@ -116,7 +118,9 @@ class Multiply:
         if use is None:
             return None
         other = _right(node) if uses[0] else _left(node)
-        return Multiplier(tuple(uses), (other,), (parameters[use.place].shape,))
+        parameter = parameters[use.place]
+        rowless = _has_no_rows(parameter, node)
+        return Multiplier(tuple(uses), (other,), (parameter.shape,), rowless)
 
 
 @operation(aten.neg.default, aten.mul.Scalar, aten.div.Scalar)

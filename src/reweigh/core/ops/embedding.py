@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ...errors import UnsupportedModelError
-from ..model.torch_internals import saved
+from ..torch_internals import saved
 from .layer import Layer, Uses
 from .registry import Absent, Lookup, Needs, aten, operation
 

@@ -9,7 +9,7 @@ at y, come
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,23 +28,16 @@ Uses = Sequence[Use | None]  # one per argument that could need a gradient
 
 @dataclass(eq=False)
 class Layer:
-    """One operation with parameters. `inputs` have the rows of the result; `fixed` is the rest."""
+    """One operation with parameters.
+
+    inputs:    of the operation, with the rows of its result. fixed: the rest that it needs.
+    divisible: whether it can be cut to some of its rows; not where a parameter has rows of its own.
+    """
 
     uses: tuple[Use | None, ...]
     inputs: tuple[Tensor, ...]
     fixed: tuple[Any, ...] = ()
-
-    def splits(self, shape: tuple[int, ...]) -> bool:
-        """Whether it can be cut to some rows of its result, which is of this shape."""
-        return all(x.shape[:1] == shape[:1] for x in self.inputs)
-
-    def only(self, pick: Callable[[Tensor], Tensor]) -> Layer:
-        """The same layer on some of its rows."""
-        return self.of(tuple(map(pick, self.inputs)))
-
-    def of(self, inputs: tuple[Tensor, ...]) -> Layer:
-        """The same layer on other inputs."""
-        return type(self)(self.uses, inputs, self.fixed)
+    divisible: bool = True
 
     def tangent(self, values: Sequence[Tensor | None], g: Tensor) -> Tensor:
         """The tangent of the result; one value per use, None for an argument that is no parameter."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..model.torch_internals import saved
+from ..torch_internals import saved
 from .broadcasting import reduced, total
 from .layer import Layer, Uses
 from .registry import Absent, Lookup, Needs, aten, operation

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..model.torch_internals import OpOverload
+from ..torch_internals import OpOverload
 from .layer import Layer, Uses
 
 aten: Any = torch.ops.aten

@@ -13,7 +13,7 @@ import torch.autograd.forward_ad as fwd
 from torch import Tensor
 
 from ...errors import UnsupportedModelError
-from ..model.torch_internals import OpOverload, autograd_in_handler
+from ..torch_internals import OpOverload, autograd_in_handler
 from .registry import LINEAR_TANGENTS, TANGENTS, Lookup
 
 

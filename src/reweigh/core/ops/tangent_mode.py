@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
-from ..model.parameters import Direction
-from ..model.torch_internals import (
+from ..model import Direction
+from ..torch_internals import (
     DispatchMode,
     OpOverload,
     base_of,

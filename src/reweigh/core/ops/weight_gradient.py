@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..model.torch_internals import OpOverload, is_mutable
+from ..torch_internals import OpOverload, is_mutable
 from .registry import WEIGHT_GRADIENTS
 
 

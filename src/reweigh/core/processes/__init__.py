@@ -1,1 +1,46 @@
-"""TODO-DOOR processes."""
+"""Several processes that share a batch: N of them do what one does on the joined batch.
+
+group                  who they are, sums over them, and the error when one is gone
+ddp                    a step through DistributedDataParallel
+fsdp                   parameters that fully_shard has spread
+forward_collectives    models whose own forward talks between processes
+"""
+
+from .ddp import inside, through, wrapper_of
+from .forward_collectives import Listener, barred
+from .fsdp import compute_types, gather_anew, local, sharded_gradients, trainable_shards
+from .group import (
+    ALONE,
+    Arriving,
+    Group,
+    flattened,
+    group_of,
+    process_count,
+    require_group,
+    says_lost,
+    unanswered,
+    unflattened,
+)
+
+__all__ = [
+    "ALONE",
+    "Arriving",
+    "Group",
+    "Listener",
+    "barred",
+    "compute_types",
+    "flattened",
+    "gather_anew",
+    "group_of",
+    "inside",
+    "local",
+    "process_count",
+    "require_group",
+    "says_lost",
+    "sharded_gradients",
+    "through",
+    "trainable_shards",
+    "unanswered",
+    "unflattened",
+    "wrapper_of",
+]

@@ -10,14 +10,13 @@ averages over the processes as ever.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ...errors import SettingError
-from ..step import Step
+from ..torch_internals import join_enabled
 
 
 def wrapper_of(model: nn.Module) -> DistributedDataParallel | None:
@@ -36,19 +35,15 @@ def inside(model: nn.Module) -> nn.Module:
     return module
 
 
-def through(model: nn.Module, step: Callable[[], Step]) -> Step:
-    """`step()`, as one forward of the wrapper if there is one."""
-    wrapper = wrapper_of(model)
-    if wrapper is None:
-        return step()
-    if wrapper._join_config.enable:
+def through(wrapper: DistributedDataParallel, step: Callable[[], Tensor]) -> Tensor:
+    """The loss that `step()` computes, as the result of one forward of the wrapper."""
+    if join_enabled(wrapper):
         raise SettingError(
             "a step inside DistributedDataParallel.join(); expected every process in every step: "
             "leave join() out and give processes without examples an empty batch"
         )
     module = wrapper.module
     own = module.__dict__.get("forward")
-    found: list[Step] = []
 
     def restore() -> None:
         if own is None:
@@ -58,12 +53,11 @@ def through(model: nn.Module, step: Callable[[], Step]) -> Step:
 
     def once(*args: Any, **options: Any) -> Tensor:
         restore()  # what the step calls is the module's own forward
-        found.append(step())
-        return found[0].loss
+        return step()
 
     module.forward = once
     try:
         loss: Tensor = wrapper()
     finally:
         restore()
-    return replace(found[0], loss=loss)
+    return loss

@@ -8,15 +8,11 @@ other back-ends see one process only.
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..model.parameters import modules_of, parameters_of
-from .fsdp import is_sharded
+from ..model import ModelView
+from ..torch_internals import TorchDispatchMode
 
-HEARD = "heard"  # in memory: whether the forward of the clean batch exchanged anything
 _NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
 
 
@@ -32,16 +28,18 @@ class Listener(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def barred(model: nn.Module, memory: dict[Any, Any]) -> dict[str, str]:
-    """The back-ends that cannot be right for `model` among several processes, each with the reason."""
-    modules = modules_of(model)
-    if is_sharded(parameters_of(modules)):
+def barred(view: ModelView, exchanges: bool) -> dict[str, str]:
+    """The back-ends that cannot be right for a model among several processes, each with the reason.
+
+    exchanges: whether its forward was heard to exchange data between processes.
+    """
+    if view.sharded:
         why = "needs whole parameters, and fully_shard keeps them in shards"
         return dict.fromkeys(("ghost", "forward_mode", "double_backward"), why)
-    if any(isinstance(m, nn.SyncBatchNorm) and m.training for m in modules):
+    if any(isinstance(m, nn.SyncBatchNorm) and m.training for m in view.modules):
         why = "cannot differentiate nn.SyncBatchNorm, which couples the processes"
         return dict.fromkeys(("ghost", "forward_mode", "double_backward"), why)
-    if memory.get(HEARD):
+    if exchanges:
         why = "sees one process, and the model's forward exchanges data between them"
         return dict.fromkeys(("ghost", "forward_mode"), why)
     return {}

@@ -19,8 +19,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
-from ..model.autograd_graph import unhooked
-from ..model.parameters import modules_of
+from ..model import modules_of, unhooked
+from ..torch_internals import fsdp_groups, fsdp_state
 
 
 def _parts(model: nn.Module) -> list[Any]:
@@ -36,11 +36,6 @@ def _parts(model: nn.Module) -> list[Any]:
                 f"parameters; expected fully_shard (FSDP2) or DistributedDataParallel"
             )
     return [module for module in modules if isinstance(module, fsdp.FSDPModule)]
-
-
-def is_sharded(parameters: Sequence[Tensor]) -> bool:
-    """Whether the parameters are shards of larger ones."""
-    return any(hasattr(p, "to_local") for p in parameters)
 
 
 def mesh_of(model: nn.Module) -> Any:
@@ -72,28 +67,30 @@ def gather_anew(model: nn.Module) -> None:
 
 def compute_types(model: nn.Module) -> set[torch.dtype]:
     """The precisions that a mixed-precision policy computes in."""
-    policies = [part._get_fsdp_state()._mp_policy for part in _parts(model)]
+    policies = [fsdp_state(part)._mp_policy for part in _parts(model)]
     return {policy.param_dtype for policy in policies if policy.param_dtype is not None}
 
 
-def parameters(model: nn.Module) -> list[Tensor]:
+def trainable_shards(model: nn.Module) -> list[Tensor]:
     """The trainable shards; `model.parameters()` has whole ones while a pass is under way."""
-    groups = [g for part in _parts(model) for g in part._get_fsdp_state()._fsdp_param_groups]
+    groups = [g for part in _parts(model) for g in fsdp_groups(part)]
     shards = [p.sharded_param for group in groups for p in group.fsdp_params]
     return [shard for shard in shards if shard.requires_grad]
 
 
-def gradients(model: nn.Module, loss: Tensor, wanted: Sequence[Tensor]) -> list[Tensor | None]:
+def sharded_gradients(
+    model: nn.Module, loss: Tensor, wanted: Sequence[Tensor]
+) -> list[Tensor | None]:
     """The gradient of `loss` for each sharded parameter, averaged over the processes, in shards."""
     for part in _parts(model):
-        groups = part._get_fsdp_state()._fsdp_param_groups
+        groups = fsdp_groups(part)
         if not all(group.reduce_grads for group in groups):
             raise UnsupportedModelError(
                 "set_requires_gradient_sync(False) keeps whole gradients between backward passes, "
                 "with which those of the clean batch would mix; expected gradients reduced at every "
                 "step: leave it at True, accumulation works all the same"
             )
-    with _set_aside(parameters(model)):
+    with _set_aside(trainable_shards(model)):
         loss.backward()
         return [p.grad for p in wanted]
 

@@ -3,7 +3,7 @@
 For N processes to do what one does on the joined batch, a step needs from all of them
 
     v = sum_k grad g_k / m         the clean gradient: one sum of its size, with the clean loss and m
-    sum_j max(score_j, 0)          a few numbers a process, gathered (sums.py)
+    sum_j max(score_j, 0)          a few numbers a process, gathered (core/rule.py)
     d = sum_i weight_i grad f_i    the update, which DistributedDataParallel and fully_shard average
 
 Everything else is each process's own. Sums travel in float32 or wider. All processes take part in
@@ -23,8 +23,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ...errors import LostProcessError, SettingError, UnsupportedModelError, unknown
-from . import ddp as data_parallel
-from . import fsdp as sharded
+from .ddp import wrapper_of
+from .fsdp import mesh_of
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Group:
         padded = values.new_zeros((max(counts), *values.shape[1:]))
         padded[: len(values)] = values
         rows = self.gathered(padded)
-        whole = torch.cat([row[:n] for row, n in zip(rows, counts, strict=True)])
         start = sum(counts[: self.rank])
-        return whole, slice(start, start + len(values))
+        of_all = torch.cat([row[:n] for row, n in zip(rows, counts, strict=True)])
+        return of_all, slice(start, start + len(values))
 
 
 ALONE = Group()
@@ -84,7 +84,7 @@ def require_group(group: str | Group | None) -> str | Group | None:
     if group is not None and not isinstance(group, (str, Group)):
         raise SettingError(
             f"group={group!r}; expected 'auto', None for this process by itself, or a "
-            f"reweigh.core.distributed.Group"
+            f"reweigh.core.Group"
         )
     return group
 
@@ -102,9 +102,9 @@ def group_of(model: nn.Module) -> Group:
     """
     if not (dist.is_available() and dist.is_initialized()):
         return ALONE
-    if (wrapper := data_parallel.wrapper_of(model)) is not None:
+    if (wrapper := wrapper_of(model)) is not None:
         return _group(wrapper.process_group, averages=True)
-    if (mesh := sharded.mesh_of(model)) is not None:
+    if (mesh := mesh_of(model)) is not None:
         if mesh.ndim > 1 and mesh.size() != dist.get_world_size():
             raise UnsupportedModelError(
                 f"{type(model).__name__} is sharded over the mesh {mesh}; expected one dimension, or "

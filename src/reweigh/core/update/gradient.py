@@ -1,100 +1,137 @@
-"""The update d = sum_i w_i grad f_i: known when it is asked for, handed out by `backward()`.
+"""The update d = sum_i w_i grad f_i: computed when it is asked for, handed out by `backward()`.
 
-A safeguard may want to see d before it lets it through. It is then computed once and given to
-`backward()` as it is, times the factor; where nobody looks, the graph is left for `backward()`.
+A safeguard may want to see d before it lets it through. Then d is computed once, and `backward()`
+hands out that, times the factor. Where nobody looks, the graph is left for `backward()`.
 
-Among processes that share a batch, what is looked at is the joined batch's: one more sum of the
-size of the aligned parameters. `backward()` hands out a process's own part, for the wrapper of the
-model to average; without a wrapper, the sum over the processes. Shards come averaged.
+Among processes that share a batch, what is looked at belongs to the joined batch. Who adds up differs:
+
+    LocalUpdate      one process
+    AveragedUpdate   `backward()` hands out a process's own part, which the wrapper of the model
+                     averages; to look costs one more sum of the size of the aligned parameters
+    SummedUpdate     without a wrapper: the mean over the processes is taken here
+    ShardedUpdate    fully_shard's own backward has averaged; each process holds its shards
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
-from ..model.autograd_graph import leaves, unhooked, with_gradient
-from ..model.device import on_host
-from ..model.parameters import Direction, trainable
-from ..processes import fsdp as sharded
-from ..processes.group import Group, flattened, unflattened
+from ..model import Direction, ModelView, leaves, on_host, trainable, unhooked, with_gradient
+from ..processes import Group, flattened, local, sharded_gradients, trainable_shards, unflattened
 
 Gradient = Sequence[Tensor | None]
 ONE = torch.ones(())  # on the host, where it is seen to be one
 
 
-class Update:
+@dataclass
+class LocalUpdate:
     """The gradient of a loss, computed on demand.
 
-    loss: of this process's share, times the number of processes: its gradient is averaged.
+    loss:    of this process's share, times the number of processes: its gradient is averaged.
+    aligned: the parameters that scores are measured on.
     """
 
-    def __init__(self, loss: Tensor, model: nn.Module, direction: Direction, group: Group) -> None:
-        self._loss, self._model, self._group = loss, model, group
-        self._aligned = direction.parameters  # not the direction: what it holds may be large
-        self._inputs: list[Tensor] = []
-        self._gradient: Gradient | None = None
-        self._sums_itself = group.size > 1 and not group.averages
-
-    @property
-    def _sharded(self) -> bool:
-        return sharded.is_sharded(self._aligned)
+    model: nn.Module
+    loss: Tensor
+    aligned: Sequence[Tensor]
+    group: Group
+    _inputs: list[Tensor] = field(default_factory=list)
+    _gradient: Gradient | None = None
 
     def __call__(self) -> list[Tensor | None]:
-        """d per aligned parameter; of shards, the part that is here."""
-        gradient = self._handed_out()
-        found = {id(x): g for x, g in zip(self._inputs, gradient, strict=True)}
-        aligned = [found.get(id(p)) for p in self._aligned]
-        if self._sharded:
-            return [None if g is None else sharded.local(g) for g in aligned]
-        if self._group.size == 1 or self._sums_itself:
-            return aligned
-        return list(_mean(aligned, self._aligned, self._group))
+        """d per aligned parameter."""
+        by_id = {id(x): g for x, g in zip(self._leaves(), self._handed_out(), strict=True)}
+        return [by_id.get(id(p)) for p in self.aligned]
 
     def scaled(self, factor: Tensor) -> Tensor:
         """The loss, its value unchanged, its gradient times `factor`."""
-        if self._gradient is None and not self._sums_itself:
+        if self._gradient is None:
             # Not looked at: the graph is still there, and so is everything PyTorch can do with it.
-            return self._loss if _is_one(factor) else _scale(self._loss, factor)
-        self._inputs = self._inputs or self._leaves()
+            return self.loss if _is_one(factor) else _scale(self.loss, factor)
+        return self._replaced(factor)
 
+    def _replaced(self, factor: Tensor) -> Tensor:
         def gradient(scale: Tensor) -> Gradient:
-            handed = self._handed_out()
             return [
-                None if g is None else g * (scale * factor).to(g.device, g.dtype) for g in handed
+                None if g is None else g * (scale * factor).to(g.device, g.dtype)
+                for g in self._handed_out()
             ]
 
-        return with_gradient(self._loss, self._inputs, gradient)
+        return with_gradient(self.loss, self._leaves(), gradient)
 
     def _leaves(self) -> list[Tensor]:
-        """What a backward leaves gradients in."""
-        found = leaves(self._loss.grad_fn)
-        if self._sharded:
-            return sharded.parameters(self._model)
-        if self._sums_itself:  # in an order that all processes share, whatever each has used
-            own = list(trainable(self._model).values())
-            known = {id(p) for p in own}
-            return [*own, *(leaf for leaf in found if id(leaf) not in known)]
-        return found
+        """What `backward()` leaves gradients in."""
+        if not self._inputs:
+            self._inputs = self._find_leaves()
+        return self._inputs
 
     def _handed_out(self) -> Gradient:
-        """What `backward()` leaves, input by input, before the factor."""
+        """What `backward()` leaves, leaf by leaf, before the factor."""
         if self._gradient is None:
-            self._inputs = self._inputs or self._leaves()
-            if self._sharded:
-                self._gradient = sharded.gradients(self._model, self._loss, self._inputs)
-            else:
-                with unhooked(self._inputs):  # backward will run the user's hooks, once
-                    self._gradient = torch.autograd.grad(
-                        self._loss, self._inputs, allow_unused=True
-                    )
-            if self._sums_itself:
-                own = len(trainable(self._model))
-                shared, rest = self._gradient[:own], self._gradient[own:]
-                self._gradient = [*_mean(shared, self._inputs[:own], self._group), *rest]
+            self._gradient = self._compute()
         return self._gradient
+
+    def _find_leaves(self) -> list[Tensor]:
+        return leaves(self.loss.grad_fn)
+
+    def _compute(self) -> Gradient:
+        with unhooked(self._leaves()):  # backward will run the user's hooks, once
+            return torch.autograd.grad(self.loss, self._leaves(), allow_unused=True)
+
+
+class AveragedUpdate(LocalUpdate):
+    """The wrapper of the model averages what `backward()` hands out."""
+
+    def __call__(self) -> list[Tensor | None]:
+        """d per aligned parameter: the mean over the processes."""
+        return _mean(super().__call__(), self.aligned, self.group)
+
+
+class SummedUpdate(LocalUpdate):
+    """Nobody else averages, so it is done here, for every trainable parameter."""
+
+    def scaled(self, factor: Tensor) -> Tensor:
+        """The loss, its value unchanged, its gradient the mean over the processes times `factor`."""
+        return self._replaced(factor)
+
+    def _find_leaves(self) -> list[Tensor]:
+        # In an order that all processes share, whatever each has used.
+        own = list(trainable(self.model).values())
+        known = {id(p) for p in own}
+        return [*own, *(leaf for leaf in super()._find_leaves() if id(leaf) not in known)]
+
+    def _compute(self) -> Gradient:
+        gradient, own = super()._compute(), len(trainable(self.model))
+        return [*_mean(gradient[:own], self._leaves()[:own], self.group), *gradient[own:]]
+
+
+class ShardedUpdate(LocalUpdate):
+    """fully_shard's backward averages and leaves shards."""
+
+    def __call__(self) -> list[Tensor | None]:
+        """d per aligned parameter: the part that is here."""
+        return [None if g is None else local(g) for g in super().__call__()]
+
+    def _find_leaves(self) -> list[Tensor]:
+        return trainable_shards(self.model)
+
+    def _compute(self) -> Gradient:
+        return sharded_gradients(self.model, self.loss, self._leaves())
+
+
+def update_of(view: ModelView, loss: Tensor, direction: Direction, group: Group) -> LocalUpdate:
+    """The update of a step, as the processes at hand call for."""
+    kind = LocalUpdate
+    if view.sharded:
+        kind = ShardedUpdate
+    elif group.size > 1:
+        kind = AveragedUpdate if group.averages else SummedUpdate
+    # Neither the view nor the direction is kept: what they hold may be large.
+    return kind(view.model, loss, direction.parameters, group)
 
 
 def _mean(gradient: Gradient, parameters: Sequence[Tensor], group: Group) -> list[Tensor | None]:

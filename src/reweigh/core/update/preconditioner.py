@@ -25,8 +25,7 @@ import torch
 from torch import Tensor, nn, optim
 
 from ...errors import SettingError, UnsupportedModelError
-from ..model.parameters import Direction
-from ..processes.fsdp import is_sharded
+from ..model import Direction
 
 Geometry = optim.Optimizer | Callable[[nn.Parameter], Tensor] | None
 """An optimizer to read P from, or `P(parameter) -> Tensor` of its shape; None is the plain one."""
@@ -69,11 +68,11 @@ DENOMINATORS: dict[type, Callable[[dict[str, Any], dict[str, Any]], Tensor] | No
 class Diagonal:
     """P, parameter by parameter."""
 
-    factors: tuple[Tensor, ...]
+    entries: tuple[Tensor, ...]
 
     def bend(self, direction: Direction) -> Direction:
         """P grad G: the direction to measure scores along."""
-        return replace(direction, values=self._times(direction.values, self.factors))
+        return replace(direction, values=self._times(direction.values, self.entries))
 
     def rooted(self, direction: Direction) -> Direction:
         """sqrt(P) grad G."""
@@ -85,11 +84,11 @@ class Diagonal:
         return [None if g is None else (g * root).to(g.dtype) for g, root in pairs]
 
     def _roots(self) -> tuple[Tensor, ...]:
-        return tuple(factor.sqrt() for factor in self.factors)
+        return tuple(entry.sqrt() for entry in self.entries)
 
     @staticmethod
-    def _times(values: Sequence[Tensor], factors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        return tuple((v * f).to(v.dtype) for v, f in zip(values, factors, strict=True))
+    def _times(values: Sequence[Tensor], entries: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return tuple((v * e).to(v.dtype) for v, e in zip(values, entries, strict=True))
 
 
 def require_geometry(geometry: Geometry) -> Geometry:
@@ -105,11 +104,11 @@ def require_geometry(geometry: Geometry) -> Geometry:
     return geometry
 
 
-def diagonal(geometry: Geometry, direction: Direction) -> Diagonal | None:
+def diagonal(geometry: Geometry, direction: Direction, *, sharded: bool) -> Diagonal | None:
     """P for the parameters of `direction` as it stands; None where it is the identity."""
     if geometry is None:
         return None
-    if is_sharded(direction.parameters):
+    if sharded:
         raise UnsupportedModelError(
             "geometry= with parameters that fully_shard has spread; expected whole ones: leave "
             "geometry out, or train under DistributedDataParallel"
@@ -118,16 +117,15 @@ def diagonal(geometry: Geometry, direction: Direction) -> Diagonal | None:
         return Diagonal(tuple(geometry(p) for p in direction.parameters))
     groups = {id(p): group for group in geometry.param_groups for p in group["params"]}
     largest = max(float(group["lr"]) for group in geometry.param_groups)
-    found = [_factor(geometry, p, groups.get(id(p)), largest) for p in direction.parameters]
-    known = [factor for factor in found if factor is not None]
-    stepped = [factor for factor in known if factor.ndim > 0 or factor != 0]
+    entries = [_entry(geometry, p, groups.get(id(p)), largest) for p in direction.parameters]
+    stepped = [e for e in entries if e is not None and (e.ndim > 0 or e != 0)]
     if not stepped:
         return None
-    mean = torch.cat([factor.reshape(-1) for factor in stepped]).mean()
-    return Diagonal(tuple(mean if factor is None else factor for factor in found))
+    mean = torch.cat([entry.reshape(-1) for entry in stepped]).mean()
+    return Diagonal(tuple(mean if entry is None else entry for entry in entries))
 
 
-def _factor(
+def _entry(
     optimizer: optim.Optimizer, p: nn.Parameter, group: dict[str, Any] | None, largest: float
 ) -> Tensor | None:
     """P of one parameter; None if the optimizer has not stepped it yet."""

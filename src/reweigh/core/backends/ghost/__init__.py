@@ -1,1 +1,26 @@
-"""TODO-DOOR ghost."""
+"""Scores without per-example gradients; three engines behind one contract.
+
+    engine           what the engines share: the pass, its capture, the back-end; begin here
+    contact          what an engine finds: operations in which parameters meet the batch
+    example_rows     where the examples lie in a tensor
+    coupling         whether they touch each other
+
+The engines, in the order in which they are tried:
+
+    one_pass         both batches in one forward, where that is the same and holds less
+    from_graph       a plain forward; contacts are read off autograd's graph
+    from_dispatch    a forward that is watched, operation by operation
+"""
+
+from .engine import Ghost
+from .from_dispatch import FromDispatch
+from .from_graph import CleanFactors, FromGraph
+from .one_pass import OnePass
+
+
+def make_ghost() -> Ghost:
+    """The back-end with all its engines, and nothing remembered yet."""
+    return Ghost(OnePass(), CleanFactors().gradient, [FromGraph(), FromDispatch()])
+
+
+__all__ = ["Ghost", "make_ghost"]

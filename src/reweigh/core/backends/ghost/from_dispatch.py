@@ -1,4 +1,4 @@
-"""Contacts: the operations in which parameters first meet the batch.
+"""Contacts found while the model runs, by watching every operation.
 
 What is computed from parameters alone (a transpose, a cast by autocast, weight normalisation,
 embeddings of fixed positions) carries its tangent along, as in forward mode. At the first operation
@@ -7,18 +7,22 @@ that also involves the batch the tangent stops and the contact is recorded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._ops import OpOverload
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from ....errors import UnsupportedModelError
-from ...model.autograd_graph import leaves
-from ...model.loss import Batch, tensors_of
-from ...model.parameters import Direction
+from ...model import (
+    Batch,
+    Direction,
+    differentiable_losses,
+    leaves,
+    plain_recurrence,
+    tensors_of,
+)
 from ...ops import (
     STOPS,
     TangentMode,
@@ -29,6 +33,11 @@ from ...ops import (
     tangent_of_call,
     tensors,
 )
+from ...proof import Records
+from ...torch_internals import OpOverload, base_of, is_mutable, version_of
+from ..base import TrainPass
+from .contact import Origin, Transposed
+from .engine import GhostPass, Layouts
 from .example_rows import Layout
 
 _aten = torch.ops.aten
@@ -41,28 +50,36 @@ _NORMS_OVER_THE_BATCH = {  # operation: position of its `training` argument
 _INDIFFERENT = {_aten.add.Tensor, _aten.add_.Tensor, _aten.sub.Tensor, _aten.sub_.Tensor}
 
 
-class Transposed(NamedTuple):
-    """A parameter seen through a transpose, as every linear layer sees its weight."""
-
-    parameter: Tensor
-
-
-# A parameter, its transpose, or the place in the graph of anything else that was made of some.
-Origin = Tensor | Transposed | GradientEdge
-
-
 def _origin(value: Tensor) -> Origin:
     if value.is_leaf:
         return value
-    base, node = value._base, value.grad_fn
+    base, node = base_of(value), value.grad_fn
     if base is not None and base.is_leaf and node is not None and node.name() == "TBackward0":
-        whole = base.ndim == 2 and value.shape == base.shape[::-1]  # not the transpose of a slice
-        if whole and value.stride() == base.stride()[::-1]:
+        not_of_a_slice = base.ndim == 2 and value.shape == base.shape[::-1]
+        if not_of_a_slice and value.stride() == base.stride()[::-1]:
             return Transposed(base)
     return get_gradient_edge(value)
 
 
-class Contact:
+class FromDispatch:
+    """The engine for models that use parameters in ways the graph does not show."""
+
+    def run(self, pass_: TrainPass, direction: Direction, records: Records[Layouts]) -> GhostPass:
+        """A forward that is watched, operation by operation."""
+        view = pass_.view
+        mode = Meet(view.model, direction, pass_.batch)
+        try:
+            with plain_recurrence(view), torch.enable_grad(), mode:
+                losses = differentiable_losses(view.model, pass_.loss, pass_.batch, which="train")
+            contacts = mode.finish()
+            direct = mode.tangent(losses)  # of a part of the loss that does not involve the batch
+        finally:
+            mode.release()
+        reachable = {id(leaf) for leaf in leaves(losses.grad_fn)}
+        return GhostPass(view, losses, contacts, reachable, tuple(mode.path), records, direct)
+
+
+class WatchedContact:
     """One operation y = op(x, W): enough to differentiate it with respect to W, and where y is."""
 
     def __init__(self, func: OpOverload, args: Any, kwargs: Any, found: dict[int, Tensor]) -> None:
@@ -74,7 +91,7 @@ class Contact:
         self.sources = [x for x in involved if id(x) in found]
         # Where each source stands in the graph, taken before the operation writes to one of them.
         self.origins = [_origin(x) for x in self.sources]
-        self._versions = [] if func in _INDIFFERENT else [(x, x._version) for x in involved]
+        self._versions = [] if func in _INDIFFERENT else [(x, version_of(x)) for x in involved]
 
     @property
     def result(self) -> Tensor:
@@ -116,7 +133,15 @@ class Contact:
         if self.edge is None and self.result.requires_grad:
             self.edge = get_gradient_edge(self.result)
 
-    def leave_graph(self) -> None:
+    def splits(self, layout: Layout) -> bool:
+        """Never: the arguments are kept as they were passed."""
+        return False
+
+    def only(self, pick: Callable[[Tensor], Tensor]) -> WatchedContact:
+        """Not asked for, since it never splits."""
+        raise AssertionError("a watched contact does not split")
+
+    def release(self) -> None:
         """Forget where the result is in the graph."""
         self.edge = None
 
@@ -137,7 +162,7 @@ class Contact:
             return found.get(id(value)) if isinstance(value, Tensor) else None
 
         args = self.args
-        if self.func._schema.is_mutable and self.func not in _INDIFFERENT:
+        if is_mutable(self.func) and self.func not in _INDIFFERENT:
             copy = args[0].clone()  # the formula may run the operation, which overwrites it
             if id(args[0]) in found:
                 found[id(copy)] = found[id(args[0])].clone()
@@ -158,7 +183,7 @@ class Contact:
         return gradients(self.func, self.args, self.kwargs, self.out, cotangent, self.sources)
 
     def _check_untouched(self) -> None:
-        if any(x._version != version for x, version in self._versions):
+        if any(version_of(x) != version for x, version in self._versions):
             raise UnsupportedModelError(
                 f"an input of {self.func} was overwritten in place after it was used: "
                 f"make that operation out of place, or use backend='forward_mode'"
@@ -170,7 +195,7 @@ class Meet(TangentMode):
 
     def __init__(self, model: nn.Module, direction: Direction, train: Batch) -> None:
         super().__init__(model, direction)
-        self.contacts: list[Contact] = []
+        self.contacts: list[WatchedContact] = []
         self.path: list[OpOverload] = []  # every operation, in order
         self._leaves = list(tensors_of(train))
 
@@ -197,7 +222,7 @@ class Meet(TangentMode):
                 varies = varies or cell.varies
                 if cell.tangent is not None:
                     found[id(value)] = cell.tangent
-        if func._schema.is_mutable:
+        if is_mutable(func):
             self._pin_aliases(args[0])
         if not found or not autograd_records(func) or func in STOPS:
             out = func(*args, **kwargs)
@@ -211,7 +236,7 @@ class Meet(TangentMode):
             self._mark(out)
         return out
 
-    def finish(self) -> list[Contact]:
+    def finish(self) -> list[WatchedContact]:
         """The contacts that matter to the loss, each pinned to its place in the graph."""
         for contact in self.contacts:
             contact.pin()
@@ -230,8 +255,8 @@ class Meet(TangentMode):
                 f"the embedding {self.where()} has sparse gradients, which ghost cannot assemble: "
                 f"use backend='forward_mode', or sparse=False"
             )
-        contact = Contact(func, args, kwargs, found)
-        if func._schema.is_mutable:
+        contact = WatchedContact(func, args, kwargs, found)
+        if is_mutable(func):
             contact.expect_write(keep=func not in _INDIFFERENT)
         contact.out = func(*args, **kwargs)
         self.contacts.append(contact)
@@ -239,15 +264,20 @@ class Meet(TangentMode):
 
     def _pin_aliases(self, written: Any) -> None:
         if isinstance(written, Tensor) and self.contacts:
-            root = written if written._base is None else written._base
+            root = _root(written)
             for contact in self.contacts:
-                if contact.edge is None:
-                    result = contact.result
-                    if (result if result._base is None else result._base) is root:
-                        contact.pin()
+                if contact.edge is None and _root(contact.result) is root:
+                    contact.pin()
 
     def _mark(self, out: Any) -> None:
         for value in tensors(out if isinstance(out, (tuple, list)) else (out,)):
             self.attach(value, None, varies=True)
-            if value._base is not None and not self.varies(value._base):
-                self.attach(value._base, self.tangent(value._base), varies=True)
+            base = base_of(value)
+            if base is not None and not self.varies(base):
+                self.attach(base, self.tangent(base), varies=True)
+
+
+def _root(tensor: Tensor) -> Tensor:
+    """The tensor that this one is a view of, or itself."""
+    base = base_of(tensor)
+    return tensor if base is None else base

@@ -1,32 +1,95 @@
 """Contacts read off the graph that a plain forward pass has recorded.
 
-Autograd's own record of a pass says which operations used which parameters and keeps their inputs, so
-where every parameter is used by a layer that `core/ops` knows, nothing needs to be watched while
-the model runs: the forward pass of ghost is then the plain one, and the graph is read afterwards, at
-a few microseconds a node. Where some parameter is used in another way, `read` returns None.
+Autograd's own record of a pass says which operations used which parameters, and keeps their inputs.
+So where every parameter is used by a layer that `core/ops` can read, nothing needs to be watched
+while the model runs: the forward pass of ghost is then the plain one, and its graph is read
+afterwards, at a few microseconds per node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
 
-from ...clean.low_rank import Values
-from ...model.device import in_type
+from ...clean import PartlyFactored, collected, paying
+from ...model import Direction, differentiable_losses, plain_recurrence
 from ...ops import RECORDED, Layer, Linear, Use
+from ...proof import Records, same_gradient
+from ...torch_internals import result_metadata
+from ..base import TrainPass
+from .engine import GhostPass, Layouts
 from .example_rows import Layout
 
 _LEAF, _TRANSPOSE, _CAST = "torch::autograd::AccumulateGrad", "TBackward0", "ToCopyBackward0"
 
 
+class FromGraph:
+    """The engine for models whose layers are all known."""
+
+    def run(
+        self, pass_: TrainPass, direction: Direction, records: Records[Layouts]
+    ) -> GhostPass | None:
+        """A plain forward; None if a parameter is used in an unknown way."""
+        view = pass_.view
+        steps = plain_recurrence(view) if view.recurrent() else nullcontext()
+        with steps, torch.enable_grad():
+            losses = differentiable_losses(view.model, pass_.loss, pass_.batch, which="train")
+        reading = read(losses, direction.parameters)
+        if reading is None:
+            return None
+        return GhostPass(view, losses, reading.contacts, reading.leaves, reading.path, records)
+
+
+class CleanFactors:
+    """The clean gradient from the graph of the clean pass, with factors in place of large products.
+
+    One backward to the results of the layers. Linear layers keep their two factors where those are
+    smaller than the product (core/clean/low_rank.py); all else is multiplied out. Examples may be
+    coupled, since only their mean is differentiated.
+    """
+
+    def __init__(self) -> None:
+        self._records: Records[bool] = Records()  # by m: whether some layer gains
+
+    def gradient(
+        self, mean_loss: Tensor, m: int, theta: Sequence[nn.Parameter]
+    ) -> PartlyFactored | None:
+        """The gradient of the mean loss of m examples; None, and the graph as it is, where no layer
+        gains. Compared with autograd's own at the first use, and when due."""
+        record = self._records.get(m)
+        if record is not None and not record.value:
+            return None
+        reading = read(mean_loss, theta)
+        contacts = [] if reading is None else reading.contacts
+        layers = [contact.layer for contact in contacts]
+        if not paying(layers, theta):
+            self._records.looked(m, False)
+            return None
+        due = record is None or record.uses + 1 >= record.next_look
+        outputs = torch.autograd.grad(
+            mean_loss,
+            [contact.edge for contact in contacts if contact.edge is not None],
+            retain_graph=due,
+            allow_unused=True,
+        )
+        values = collected(layers, outputs, theta)
+        if record is not None and not due:
+            record.uses += 1
+            return values
+        right = same_gradient(values.products(), mean_loss, theta)
+        self._records.looked(m, right)
+        return values if right else None
+
+
 @dataclass(eq=False)
 class RecordedContact:
-    """A layer at its place in the graph; the same questions as a `contacts.Contact` answers."""
+    """A layer at its place in the graph: a `Contact`."""
 
     layer: Layer
     edge: GradientEdge | None
@@ -41,66 +104,72 @@ class RecordedContact:
 
     @property
     def origins(self) -> list[Tensor | None]:
-        """The parameter behind each gradient."""
+        """The parameter that each gradient belongs to."""
         return [None if use is None else self.parameters[use.place] for use in self.layer.uses]
 
     def roots(self) -> tuple[int, ...]:
         """The ids of the parameters."""
         return tuple(map(id, self.sources))
 
-    def tangent(self, values: Sequence[Tensor], g: Tensor) -> Tensor:
-        """The tangent of the result with the batch held fixed, in the precision of `g`."""
-        used = (None if use is None else values[use.place] for use in self.layer.uses)
-        return self.layer.tangent([None if v is None else in_type(v, g.dtype) for v in used], g)
-
     def scores(self, values: Sequence[Tensor], g: Tensor, layout: Layout, n: int) -> Tensor:
-        """< g_i, tangent_i > for every example: [n]; `values`: the clean gradient."""
-        if isinstance(values, Values) and isinstance(self.layer, Linear) and layout.dim == 0:
-            rows = self._factored(values, g)
-            if rows is not None:
-                return layout.gather(rows, n)
-        return layout.inner(g, self.tangent(values, g), n)
+        """< g_i, tangent_i > per example, [n]; values: the clean gradient."""
+        if (
+            isinstance(values, PartlyFactored)
+            and isinstance(self.layer, Linear)
+            and layout.dim == 0
+            and (rows := self._from_factors(values, g)) is not None
+        ):
+            return layout.gather(rows, n)
+        used = (None if use is None else values[use.place] for use in self.layer.uses)
+        tangent = self.layer.tangent([None if v is None else v.to(g.dtype) for v in used], g)
+        return layout.inner(g, tangent, n)
 
-    def _factored(self, values: Values, g: Tensor) -> Tensor | None:
-        """< g, tangent > row by row without multiplying V out: sum_k (c_k . g) (b_k . x + 1)."""
-        shift, turn = self.layer.uses
-        factors = None if turn is None else values.factors(turn.place)
-        if turn is None or factors is None or factors.inputs is None:
+    def _from_factors(self, values: PartlyFactored, g: Tensor) -> Tensor | None:
+        """< g, tangent > per row without multiplying V out: sum_k (c_k . g) (b_k . x + 1)."""
+        bias, weight = self.layer.uses
+        factors = None if weight is None else values.factors(weight.place)
+        if weight is None or factors is None or factors.inputs is None:
             return None
-        if factors.inputs.dtype != g.dtype or factors.transposed != turn.transposed:
+        if factors.inputs.dtype != g.dtype or factors.transposed != weight.transposed:
             return None
         # The few rows first: the library multiplies these in half the time of their transpose.
         products = factors.inputs @ self.layer.inputs[0].t()
-        if shift is not None:
-            beside = values.factors(shift.place)
+        if bias is not None:
+            beside = values.factors(bias.place)
             if beside is None or beside.gradients is not factors.gradients:
                 return None
             products += 1
         rows: Tensor = torch.linalg.vecdot(products, factors.gradients @ g.t(), dim=0)
         return rows
 
+    def gradients(self, g: Tensor) -> Sequence[Tensor | None]:
+        """One gradient per origin, given that at the result."""
+        return [
+            None if part is None or origin is None else part.to(origin.dtype)
+            for part, origin in zip(self.layer.gradients(g), self.origins, strict=True)
+        ]
+
     def splits(self, layout: Layout) -> bool:
-        """Whether it can be cut down to the rows of some examples."""
-        rows = self.shape[:1]
-        return layout.dim == 0 and all(x.shape[:1] == rows for x in self.layer.inputs)
+        """Whether the layer can be cut down to the rows of some examples."""
+        layer, rows = self.layer, self.shape[:1]
+        return (
+            layout.dim == 0 and layer.divisible and all(x.shape[:1] == rows for x in layer.inputs)
+        )
 
     def only(self, pick: Callable[[Tensor], Tensor]) -> RecordedContact:
         """The contact on some of its rows."""
-        layer = self.layer.only(pick)
+        layer = on_inputs(self.layer, tuple(map(pick, self.layer.inputs)))
         return RecordedContact(layer, self.edge, self.shape, self.parameters, self.func)
 
-    def leave_graph(self) -> None:
-        """Let go of everything but the layer's own inputs."""
+    def release(self) -> None:
+        """Keep the layer's own inputs and nothing of the graph."""
         self.edge = None
-        self.layer = self.layer.only(Tensor.detach)
+        self.layer = on_inputs(self.layer, tuple(map(Tensor.detach, self.layer.inputs)))
 
-    def gradients(self, g: Tensor) -> Sequence[Tensor | None]:
-        """One gradient per origin, given that at the result."""
-        found = self.layer.gradients(g)
-        return [
-            None if part is None or origin is None else in_type(part, origin.dtype)
-            for part, origin in zip(found, self.origins, strict=True)
-        ]
+
+def on_inputs(layer: Layer, inputs: tuple[Tensor, ...]) -> Layer:
+    """The same layer on other inputs."""
+    return type(layer)(layer.uses, inputs, layer.fixed, layer.divisible)
 
 
 @dataclass(frozen=True)
@@ -129,21 +198,21 @@ def read(losses: Tensor, parameters: Sequence[Tensor]) -> Reading | None:
         name = node.name()
         following = node.next_functions
         path.append(name)
-        found: list[Use | None] = []
+        arguments: list[Use | None] = []
         for child, output in following:
             if child is None:
-                found.append(None)
+                arguments.append(None)
                 path.append(-1)
                 continue
             if child not in uses:
                 uses[child] = _use(child, places, leaves, path)
             use = uses[child]
-            found.append(use)
+            arguments.append(use)
             path.append((use, output) if use else (number.get(child), output))
             if use is None:
                 stack.append(child)
-        if any(found):
-            contact = _contact(node, name, found, parameters)
+        if any(arguments):
+            contact = _contact(node, name, arguments, parameters)
             if contact is None:
                 return None
             contacts.append(contact)
@@ -173,5 +242,5 @@ def _contact(
     layer = None if rule is None else rule(node, uses, parameters)
     if layer is None:
         return None
-    shape = tuple(node._input_metadata[0].shape)
+    shape = tuple(result_metadata(node)[0].shape)
     return RecordedContact(layer, GradientEdge(node, 0), shape, parameters, name)

@@ -12,25 +12,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNormBase
+from torch.nn.modules.dropout import _DropoutNd as DropoutBase
 from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
+    "BatchNormBase",
     "DispatchMode",
+    "DropoutBase",
     "OpOverload",
     "TorchDispatchMode",
     "autograd_in_handler",
     "base_of",
+    "fsdp_groups",
+    "fsdp_state",
+    "fused_recurrence",
     "is_mutable",
     "is_view",
+    "join_enabled",
     "out_of_place",
-    "result_shape",
+    "result_metadata",
     "saved",
+    "set_fused_recurrence",
+    "version_of",
 ]
 
 
@@ -61,14 +71,11 @@ def out_of_place(func: OpOverload) -> OpOverload | None:
     return twin
 
 
-def is_view(tensor: Tensor) -> bool:
-    """Whether a tensor is a view of another one."""
-    return tensor._is_view()
-
-
-def base_of(tensor: Tensor) -> Tensor | None:
-    """The tensor that this one is a view of; None where it is none."""
-    return tensor._base
+# Whether a tensor is a view; the tensor it is a view of, or None; how often it was written in place.
+# (attrgetters cost no Python call.)
+is_view: Callable[[Tensor], bool] = methodcaller("_is_view")
+base_of: Callable[[Tensor], Tensor | None] = attrgetter("_base")
+version_of: Callable[[Tensor], int] = attrgetter("_version")
 
 
 def saved(*names: str) -> Callable[[Any], Any]:
@@ -81,9 +88,20 @@ def saved(*names: str) -> Callable[[Any], Any]:
     return attrgetter(*(f"_saved_{name}" for name in names))
 
 
-def result_shape(node: Any) -> tuple[int, ...]:
-    """The shape of the first result of the operation that a node of the graph stands for."""
-    return tuple(node._input_metadata[0].shape)
+# What a node of the graph knows of the results of its operation: `[0].shape` is that of the first.
+# An attrgetter, since reading a graph asks every node with parameters.
+result_metadata: Callable[[Any], Any] = attrgetter("_input_metadata")
+
+
+def fused_recurrence() -> tuple[bool, bool]:
+    """Whether oneDNN and cuDNN may run recurrent layers fused."""
+    return torch._C._get_mkldnn_enabled(), torch._C._get_cudnn_enabled()
+
+
+def set_fused_recurrence(allowed: tuple[bool, bool]) -> None:
+    """Allow or forbid oneDNN and cuDNN; `torch.backends.mkldnn.flags()` sets another flag, too."""
+    torch._C._set_mkldnn_enabled(allowed[0])
+    torch._C._set_cudnn_enabled(allowed[1])
 
 
 @contextmanager
@@ -104,3 +122,18 @@ def autograd_in_handler() -> Iterator[None]:
         ):
             stack.enter_context(torch._C._SetExcludeDispatchKeyGuard(key, False))
         yield
+
+
+def join_enabled(wrapper: Any) -> bool:
+    """Whether DistributedDataParallel is inside its `join()` context."""
+    return bool(wrapper._join_config.enable)
+
+
+def fsdp_state(module: Any) -> Any:
+    """What `fully_shard` keeps about a module that was given to it."""
+    return module._get_fsdp_state()
+
+
+def fsdp_groups(module: Any) -> list[Any]:
+    """The groups of parameters that `fully_shard` gathers together."""
+    return list(fsdp_state(module)._fsdp_param_groups)

@@ -13,10 +13,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from ..backends.base import Alignment
-from ..model.autograd_graph import with_gradient
-from ..model.loss import Batch, leading_sizes
-from ..model.parameters import modules_of, trainable
+from ..model import Batch, ModelView, leading_sizes, trainable, with_gradient
+from ..torch_internals import BatchNormBase
+from .base import Alignment
 
 
 def is_empty(batch: Batch) -> bool:
@@ -38,12 +37,11 @@ def nothing(model: nn.Module) -> Alignment:
 
 
 @contextmanager
-def without_statistics(model: nn.Module) -> Iterator[None]:
+def without_statistics(view: ModelView) -> Iterator[None]:
     """Keep BatchNorm from learning the statistics of no examples, which are not a number."""
     kept = [
-        m for m in modules_of(model)
-        if isinstance(m, nn.modules.batchnorm._BatchNorm)
-        and not isinstance(m, nn.SyncBatchNorm) and m.training
+        m for m in view.modules
+        if isinstance(m, BatchNormBase) and not isinstance(m, nn.SyncBatchNorm) and m.training
     ]  # fmt: skip
     for module in kept:
         module.training = False

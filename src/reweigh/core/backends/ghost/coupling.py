@@ -1,0 +1,53 @@
+"""Whether the examples of a pass touch each other, found by measuring.
+
+With random factors r, the gradient of sum_i r_i f_i at the result of a contact must be that of
+sum_i f_i, times r_i in the rows of example i. This also tells which rows those are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ....errors import UnsupportedModelError
+from ...torch_internals import base_of
+from .contact import Contact
+from .example_rows import Layout, find_layout
+
+
+def layouts_of(
+    contacts: Sequence[Contact],
+    plain: Sequence[Tensor],
+    scaled: Sequence[Tensor],
+    factors: Tensor,
+    *,
+    tolerance: float,
+    names: dict[int, str],
+) -> tuple[tuple[Layout, ...], bool]:
+    """Where the examples lie in every result, and whether no other batch could show otherwise; an
+    error if they are coupled.
+
+    plain, scaled: the gradients of sum_i f_i and sum_i factors_i f_i at the results of the contacts.
+    names:         of the parameters, by id; for the message.
+    """
+    layouts, certain = [], len(factors) > 1
+    for contact, one, other in zip(contacts, plain, scaled, strict=True):
+        fitting = find_layout(one, other, factors, tolerance=tolerance)
+        if not fitting:
+            raise UnsupportedModelError(
+                f"the examples of a batch are coupled after {_describe(contact, names)}"
+                f", which ghost cannot follow: use backend='auto' or 'forward_mode'"
+            )
+        layouts.append(fitting[0])
+        # A gradient of zero (a closed gate, a head at zero) fits any layout, and any coupling.
+        seen = torch.linalg.vector_norm(other) > 1e-9 * torch.linalg.vector_norm(factors)
+        certain = certain and len(fitting) == 1 and bool(seen)
+    return tuple(layouts), certain
+
+
+def _describe(contact: Contact, names: dict[int, str]) -> str:
+    bases = [base for source in contact.sources if (base := base_of(source)) is not None]
+    used = [repr(names[id(x)]) for x in (*contact.sources, *bases) if id(x) in names]
+    return f"{contact.func}" + (f" with {', '.join(used)}" if used else "")

@@ -1,0 +1,176 @@
+"""One look at a model per step: what it is made of, and the state to go back to.
+
+A step runs more forward passes than plain training does. Each extra pass is undone: buffers (running
+averages) and the states of the random number generators are put back, so that the whole step leaves
+what one plain forward on the train batch would leave. All of that starts from the same moment, so the
+module tree is walked once and the state is copied once, whatever the number of passes.
+
+The clean pass draws its dropout masks from a stream of its own, derived from the state before the
+step: independent of the masks of the train batch, and the same for every back-end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+_SEEDS = 2**62
+
+
+class Snapshot:
+    """Buffers and random states at one moment, to go back to."""
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        self._owners = [(m._buffers, dict(m._buffers)) for m in modules if m._buffers]
+        self._values = [
+            (buffer, buffer.clone())
+            for _, buffers in self._owners
+            for buffer in buffers.values()
+            if buffer is not None
+        ]
+        self._states = [(generator, generator.get_state()) for generator in _generators(modules)]
+
+    def holds(self) -> bool:
+        """Whether everything still is as it was."""
+        return (
+            all(torch.equal(generator.get_state(), state) for generator, state in self._states)
+            and all(
+                owner.keys() == buffers.keys()
+                and all(owner[name] is buffer for name, buffer in buffers.items())
+                for owner, buffers in self._owners
+            )
+            and all(torch.equal(buffer, value) for buffer, value in self._values)
+        )
+
+    def restore(self) -> None:
+        """Put everything back, into the very same tensors."""
+        for generator, state in self._states:
+            generator.set_state(state)
+        for buffer, value in self._values:
+            # `.data`: the version stays, so a graph that has saved the buffer is still valid.
+            buffer.data.copy_(value)
+        for owner, buffers in self._owners:
+            owner.clear()
+            owner.update(buffers)
+
+    def fork_random_stream(self) -> None:
+        """Go on with random numbers that are independent of those that would have come."""
+        seed = int(torch.randint(_SEEDS, (), generator=torch.default_generator, device="cpu"))
+        for generator, _ in self._states:
+            generator.manual_seed(seed)
+
+
+class ModelView:
+    """A model as it is at the start of a pass.
+
+    modules, parameters: every one once. sharded: whether fully_shard has spread the parameters.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.modules = modules_of(model)
+        self.parameters = parameters_of(self.modules)
+        self.sharded = any(hasattr(p, "to_local") for p in self.parameters)
+        self._start: Snapshot | None = None
+
+    @property
+    def start(self) -> Snapshot:
+        """The state before the first pass; it must be asked for before that pass runs."""
+        if self._start is None:
+            self._start = Snapshot(self.modules)
+        return self._start
+
+    @contextmanager
+    def isolated(self, *, own_stream: bool) -> Iterator[None]:
+        """Run a pass that is undone on leaving, also by an error.
+
+        own_stream: draw from an independent stream. Otherwise the pass draws the very numbers that
+        the next pass will draw again (a replay).
+        """
+        start = self.start
+        if own_stream:
+            start.fork_random_stream()
+        try:
+            yield
+        finally:
+            start.restore()
+
+    @contextmanager
+    def undone_on_error(self) -> Iterator[None]:
+        """Go back to the start if the block raises, so that another way can be tried."""
+        start = self.start
+        try:
+            yield
+        except BaseException:
+            start.restore()
+            raise
+
+    def hooked(self) -> bool:
+        """Whether somebody watches a module of the model at work."""
+        return any(map(_hooked, self.modules))
+
+    def recurrent(self) -> bool:
+        """Whether the model has a recurrent layer, which PyTorch runs fused."""
+        return any(isinstance(module, nn.RNNBase) for module in self.modules)
+
+    def trained(self) -> set[int]:
+        """The ids of the parameters that are trained."""
+        return {id(p) for p in self.parameters if p.requires_grad}
+
+    def precision(self, losses: Tensor) -> torch.dtype:
+        """The coarsest floating type that takes part: of parameters, losses, autocast."""
+        kinds = {p.dtype for p in self.parameters if p.is_floating_point()} | {losses.dtype}
+        device = losses.device.type
+        if torch.is_autocast_enabled(device):
+            kinds.add(torch.get_autocast_dtype(device))
+        return max(kinds, key=lambda kind: torch.finfo(kind).eps)
+
+    def fingerprint(self) -> Hashable:
+        """All that a proof depends on: modes and hooks of modules, what is trainable, precision."""
+        parameters = tuple((id(p), p.requires_grad, p.dtype, p.device) for p in self.parameters)
+        device = parameters[0][3].type if parameters else "cpu"
+        return (
+            tuple((id(module), module.training, _hooked(module)) for module in self.modules),
+            parameters,
+            torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device),
+        )
+
+
+def _hooked(module: nn.Module) -> bool:
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    )
+
+
+def modules_of(model: nn.Module) -> list[nn.Module]:
+    """Every module once, like `model.modules()` but faster: it does not build names."""
+    seen: dict[int, nn.Module] = {}
+    stack: list[nn.Module] = [model]
+    while stack:
+        module = stack.pop()
+        if id(module) not in seen:
+            seen[id(module)] = module
+            stack.extend(child for child in module._modules.values() if child is not None)
+    return list(seen.values())
+
+
+def parameters_of(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
+    """Every parameter of the modules once."""
+    seen = {id(p): p for m in modules for p in m._parameters.values() if p is not None}
+    return list(seen.values())
+
+
+def _generators(modules: Sequence[nn.Module]) -> list[torch.Generator]:
+    generators = [torch.default_generator]
+    if torch.cuda.is_initialized():
+        for device in {p.device for p in parameters_of(modules)}:
+            if device.type == "cuda":
+                index = torch.cuda.current_device() if device.index is None else device.index
+                generators.append(torch.cuda.default_generators[index])
+    return generators

@@ -1,0 +1,184 @@
+"""A session: a model, a loss and settings, checked once; and the two sides of a step put together.
+
+    clean side    G and grad G                              (clean/)
+    alignment     losses and scores of the train batch      (backends/)
+
+`Reweighter`, `example_scores` and `validate` are thin users of it. What the back-ends find out about
+a model is kept per state of the model (its modes, hooks, precision, what is trainable), since a proof
+holds for that state only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ..errors import SettingError, UnsupportedModelError
+from .backends import Selection, Settled, TrainPass, require_chunk, require_known
+from .clean import CleanSide, clean_gradient, shared_clean_gradient
+from .model import (
+    Batch,
+    Direction,
+    Loss,
+    ModelView,
+    Params,
+    require_examples,
+    require_same_device,
+    select,
+)
+from .processes import (
+    ALONE,
+    Group,
+    Listener,
+    gather_anew,
+    group_of,
+    inside,
+    require_group,
+    through,
+    wrapper_of,
+)
+from .update import Diagonal, Geometry, diagonal, require_geometry
+
+MOST_STATES = 16  # of a model that keeps changing, the oldest are forgotten
+
+
+@dataclass(frozen=True)
+class TwoSides:
+    """Both sides of one step. metric: the optimizer's geometry; None where it is the plain one."""
+
+    view: ModelView
+    clean: CleanSide
+    settled: Settled
+    metric: Diagonal | None
+    group: Group
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """What is known about a model while it stays in one state."""
+
+    parameters: dict[str, nn.Parameter]
+    selection: Selection
+
+
+class Session:
+    """Everything a step asks of a model. The arguments are those of `Reweighter`."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        *,
+        backend: str = "auto",
+        params: Params = None,
+        chunk: int | None = None,
+        epsilon: float | None = None,
+        geometry: Geometry = None,
+        group: str | Group | None = "auto",
+    ) -> None:
+        if epsilon is not None and not epsilon > 0:
+            raise SettingError(f"epsilon={epsilon!r}; expected a positive relative step, or None")
+        self.loss, self.model = loss, inside(model)
+        self.backend = require_known(backend)
+        self._outer, self._wrapper = model, wrapper_of(model)
+        self._params, self._chunk, self._epsilon = params, require_chunk(chunk), epsilon
+        self._geometry = require_geometry(geometry)
+        self._group = require_group(group)
+        self._states: dict[Hashable, ModelState] = {}
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """The parameters that are aligned; an error if there is none."""
+        return select(self.model, self._params)
+
+    def through_wrapper(self, step: Callable[[], Tensor]) -> Tensor:
+        """The loss that `step()` computes; as one forward of DistributedDataParallel, if any."""
+        return step() if self._wrapper is None else through(self._wrapper, step)
+
+    def both_sides(self, train: Batch, clean: Batch, *, cheapest: bool = True) -> TwoSides:
+        """The clean side, and the train batch along it.
+
+        cheapest: also in one pass, or with a clean gradient in factors, where that is the same.
+        """
+        require_same_device(train, clean)
+        group = self._processes()
+        view = ModelView(self.model)
+        key = view.fingerprint()
+        state = self._states.get(key) or self._new_state()
+        sides = self._sides(TrainPass(view, self.loss, train), clean, state, group, cheapest)
+        if key not in self._states:  # only now: nothing is kept of a step that failed
+            if len(self._states) >= MOST_STATES:
+                del self._states[next(iter(self._states))]
+            self._states[key] = state
+        return sides
+
+    def _sides(
+        self, pass_: TrainPass, clean: Batch, state: ModelState, group: Group, cheapest: bool
+    ) -> TwoSides:
+        view, selection = pass_.view, state.selection
+        plain = cheapest and self._geometry is None and group.size == 1
+        ghost = selection.ghost if plain else None
+        with torch.compiler.set_stance("force_eager"):  # compiled graphs hide what is looked at
+            # One pass first, from the first step on: a run that is resumed has the same bits.
+            if ghost is not None and self._chunk is None and ghost.one_pass.possible is not False:
+                both = ghost.one_pass.align(pass_, clean, state.parameters)
+                if both is not None:
+                    choice = selection.choice or selection.settle_on_ghost(view)
+                    return TwoSides(view, both.clean, Settled(choice, both.alignment), None, group)
+            if group.size > 1:
+                side = self._shared_clean_side(view, clean, state, group)
+            else:
+                require_examples(clean, which="clean")
+                cheaper = None if ghost is None else ghost.clean_gradient
+                side = clean_gradient(view, self.loss, clean, state.parameters, cheaper=cheaper)
+            direction, metric = side.direction, None
+            if self._geometry is not None:
+                metric = diagonal(self._geometry, direction, sharded=view.sharded)
+                direction = metric.bend(direction) if metric else direction
+            settled = self._aligned(pass_, direction, selection, group)
+            return TwoSides(view, side, settled, metric, group)
+
+    def _aligned(
+        self, pass_: TrainPass, direction: Direction, selection: Selection, group: Group
+    ) -> Settled:
+        """The train batch along `direction`; by ghost at once where it is the choice.
+
+        Ghost proves itself, so that alone, nobody else has to judge or to be asked.
+        """
+        choice, ghost = selection.choice, selection.ghost
+        if choice is not None and ghost is not None and group.size == 1 and self._chunk is None:
+            require_examples(pass_.batch, which="train")
+            start = pass_.view.start
+            try:
+                return Settled(choice, ghost.align(pass_, direction))
+            except UnsupportedModelError:  # the model has taken a path it had not taken before
+                start.restore()
+        return selection.align(pass_, direction, group)
+
+    def _shared_clean_side(
+        self, view: ModelView, clean: Batch, state: ModelState, group: Group
+    ) -> CleanSide:
+        """The clean side over all processes; the first one also tells whether the forward talks."""
+        selection = state.selection
+        listener = Listener() if selection.exchanges is None else None
+        side = shared_clean_gradient(
+            view, self.loss, clean, state.parameters, group, listener=listener
+        )
+        if listener is not None:
+            selection.exchanges = listener.heard
+        return side
+
+    def _new_state(self) -> ModelState:
+        selection = Selection(self.backend, chunk=self._chunk, epsilon=self._epsilon)
+        return ModelState(self.parameters(), selection)
+
+    def _processes(self) -> Group:
+        """Who shares the batch; where processes run, shards are gathered anew by the next forward."""
+        if not (dist.is_available() and dist.is_initialized()):
+            return ALONE if isinstance(self._group, str) or self._group is None else self._group
+        group = group_of(self._outer) if isinstance(self._group, str) else self._group or ALONE
+        gather_anew(self.model)
+        return group

@@ -12,12 +12,6 @@ from .ledger_file import encode, read_ledger, read_table
 from .ranking import Ranking, rank_classes, rank_numbers
 
 __all__ = [
-    "COLUMNS",
-    "Ledger",
-    "Ranking",
-    "encode",
-    "rank_classes",
-    "rank_numbers",
-    "read_ledger",
+    "COLUMNS", "Ledger", "Ranking", "encode", "rank_classes", "rank_numbers", "read_ledger",
     "read_table",
-]
+]  # fmt: skip

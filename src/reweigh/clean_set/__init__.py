@@ -16,11 +16,6 @@ from .pseudo_clean import PseudoClean, pseudo_clean
 from .suggestion import Suggestion, suggest_clean
 
 __all__ = [
-    "Evidence",
-    "Gain",
-    "PseudoClean",
-    "Suggestion",
-    "cross_fit",
-    "pseudo_clean",
+    "Evidence", "Gain", "PseudoClean", "Suggestion", "cross_fit", "pseudo_clean",
     "suggest_clean",
-]
+]  # fmt: skip

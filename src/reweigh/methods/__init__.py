@@ -28,19 +28,6 @@ from .method_table import METHODS, Entry, make
 from .plan import Plan, parse
 
 __all__ = [
-    "METHODS",
-    "Criterion",
-    "Entry",
-    "Method",
-    "Plan",
-    "Problem",
-    "Sampling",
-    "Stateful",
-    "View",
-    "Weighed",
-    "evenly",
-    "make",
-    "parse",
-    "plain_losses",
-    "weighed_by",
-]
+    "METHODS", "Criterion", "Entry", "Method", "Plan", "Problem", "Sampling", "Stateful",
+    "View", "Weighed", "evenly", "make", "parse", "plain_losses", "weighed_by",
+]  # fmt: skip

@@ -27,21 +27,9 @@ from .small_networks import MLP, DigitsCNN, MLPOptions
 from .wide_resnet import WideResNet, WideResNetOptions
 
 __all__ = [
-    "MLP",
-    "MODELS",
-    "DigitsCNN",
-    "ImageCNN",
-    "ImageCNNOptions",
-    "LeNet",
-    "LeNetOptions",
-    "MLPOptions",
-    "Norm",
-    "ResNet",
-    "ResNetOptions",
-    "WideResNet",
-    "WideResNetOptions",
-    "build",
-]
+    "MLP", "MODELS", "DigitsCNN", "ImageCNN", "ImageCNNOptions", "LeNet", "LeNetOptions",
+    "MLPOptions", "Norm", "ResNet", "ResNetOptions", "WideResNet", "WideResNetOptions", "build",
+]  # fmt: skip
 
 
 def _residual(depth: int, *, stem_stride: int = 1) -> Callable[[int, bool], nn.Module]:

@@ -29,25 +29,7 @@ from .run_metrics import Outcome
 from .schedules import PAPER, FineTune, PaperSchedule, Schedule
 
 __all__ = [
-    "EVALUATION_BATCH",
-    "PAPER",
-    "Config",
-    "FineTune",
-    "Judged",
-    "Now",
-    "Observer",
-    "Optimizer",
-    "Outcome",
-    "PaperSchedule",
-    "Phase",
-    "Progress",
-    "RunFolder",
-    "Schedule",
-    "bar",
-    "evaluating",
-    "fit",
-    "judge",
-    "phases",
-    "read_config",
-    "read_model",
-]
+    "EVALUATION_BATCH", "PAPER", "Config", "FineTune", "Judged", "Now", "Observer", "Optimizer",
+    "Outcome", "PaperSchedule", "Phase", "Progress", "RunFolder", "Schedule", "bar",
+    "evaluating", "fit", "judge", "phases", "read_config", "read_model",
+]  # fmt: skip

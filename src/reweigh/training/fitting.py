@@ -80,11 +80,10 @@ def fit(
         criterion = criterion or criterion_for(model, task, config.batch)
         context = RunContext(make_model, task, config, criterion, accelerator)
         # Without a folder there is nothing to save, so signals keep their usual effect.
-        asked = listening() if folder is not None else nullcontext(Stop())
-        with asked as stop, telling_of_lost_processes(context.processes):
-            return _Run(context, folder, stop, progress, observe or {}).run(
-                baseline_weights(pretrained, config, data)
-            )
+        signals = listening() if folder is not None else nullcontext(Stop())
+        with signals as stop, telling_of_lost_processes(context.processes):
+            baseline = baseline_weights(pretrained, config, data)
+            return _Run(context, folder, stop, progress, observe or {}).run(baseline)
 
 
 class _Run:
@@ -105,7 +104,7 @@ class _Run:
         self.context, self.folder, self.stop, self.progress = context, folder, stop, progress
         self.observe = observe
         train = len(context.task.train)
-        epoch = train * context.config.accumulate / context.config.batch.size  # in records
+        epoch = train * context.config.accumulate / context.config.batch.size  # ledger records
         half_life = max(1.0, HALF_LIFE_EPOCHS * epoch)
         self.ledger = Ledger(train, half_life=half_life, device=context.device)
         self.points: list[Point] = []
@@ -113,7 +112,7 @@ class _Run:
         self.hooks = Hooks(self._evaluate, self._save, self._show, self._stopping)
 
     def run(self, pretrained: Weights | None) -> Outcome:
-        """All phases that are not done yet, then the results."""
+        """Train all phases that are not done yet, then judge and write the results."""
         saved = None if self.folder is None else checkpoints.newest(self.folder.checkpoints)
         plan = phases(self.context.config, pretrained=pretrained is not None)
         names = [phase.name for phase in plan]
@@ -126,12 +125,12 @@ class _Run:
         self._track(0 if saved is None else self.before + int(saved["step"]))
         start: Weights | None = None
         for phase in plan[first:]:
-            mine = saved if saved and saved["phase"] == phase.name else None
-            if mine and phase.name == MAIN:
-                pretrained = mine["pretrained"]
+            resumed = saved if saved and saved["phase"] == phase.name else None
+            if resumed and phase.name == MAIN:
+                pretrained = resumed["pretrained"]
             running = build(self.context, phase, self.ledger, start=start, pretrained=pretrained)
-            if mine:
-                running.load_state_dict(mine)
+            if resumed:
+                running.load_state_dict(resumed)
             self._train(running)
             if phase.name == PRETRAIN:
                 pretrained = _weights(running.base)
@@ -141,6 +140,7 @@ class _Run:
         return self._finish(running.base)
 
     def _resume(self, saved: checkpoints.State | None) -> None:
+        """Take over points and ledger; evaluations after the checkpoint leave the metrics file."""
         if saved is not None:
             self.points = json.loads(saved["points"])
             self.ledger.load_state_dict(saved["ledger"])
@@ -162,11 +162,12 @@ class _Run:
             )
 
     def _stopping(self, done: int) -> bool:
+        """Whether to stop; if one of several processes got a signal, all stop at the same step."""
         if self.context.processes > 1:
             if done % POLL:
                 return False
-            asked = torch.tensor(self.stop.signal, device=self.context.device)
-            self.stop.signal = int(self.context.accelerator.gather(asked).max())
+            own = torch.tensor(self.stop.signal, device=self.context.device)
+            self.stop.signal = int(self.context.accelerator.gather(own).max())
         return self.stop.signal != 0
 
     def _evaluate(self, running: RunningPhase, done: int) -> None:
@@ -213,6 +214,7 @@ class _Run:
             )
 
     def _track(self, step: int) -> None:
+        """Start the trackers, which continue after `step`."""
         config = self.context.config
         if config.trackers:
             settings = {"method": config.method, "steps": self.total, "seed": config.seed}

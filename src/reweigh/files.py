@@ -1,9 +1,9 @@
 """Files that other processes may be looking at.
 
-write_whole, whole   write beside the target, then rename onto it: a reader never sees a part
-locked               one process at a time
-writable_folder      try to write, before any work is done
-sync_folder          a new name in a folder survives a power cut
+write_whole, whole_file   write beside the target, then rename onto it: a reader never sees a part
+locked                    one process at a time
+writable_folder           try to write, before any work is done
+sync_folder               a new name in a folder survives a power cut
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ _FRESH = ".writing-"
 
 def write_whole(path: Path, content: str | bytes | memoryview) -> None:
     """Write `content` to `path`; whoever reads `path` sees the old content or the new, never a part."""
-    with whole(path) as stream:
+    with whole_file(path) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A stream whose content becomes `path` when the block ends well, and vanishes otherwise.
 
-    On the disk before the rename, and the rename before the end: not even a power cut shows a part.
+    The content is on the disk before the rename, and the rename before the block ends: not even a
+    power cut leaves a part of a file.
     """
     fresh: str | None = None
     try:

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ..files import whole
+from ..files import whole_file
 from ..runs import AUDIT_COLUMNS, AUDIT_LIST, SUMMARY, open_run
 from ..tables import arrow
 from .row_files import is_parquet, write_rows
@@ -21,7 +21,7 @@ def write_audit_list(
     columns = list(AUDIT_COLUMNS)
     with arrow("parquet").ParquetFile(audit) as file:
         if is_parquet(out):
-            with whole(out) as stream, audit.open("rb") as copied:
+            with whole_file(out) as stream, audit.open("rb") as copied:
                 shutil.copyfileobj(copied, stream)
         else:
             write_rows(out, file.iter_batches(columns=columns))

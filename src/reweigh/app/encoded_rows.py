@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..encoders import ImageEncoder
 from ..errors import DataError
-from ..files import whole, write_whole
+from ..files import whole_file, write_whole
 from ..tables import ImageFolder, Table
 from . import encoder_file
 from .inspection import Encoder, SourceFile
@@ -134,7 +134,7 @@ def writing(
             "make room, or give --out on another disk"
         )
     done = 0
-    with whole(path) as stream:
+    with whole_file(path) as stream:
         header = {
             "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
             "fortran_order": False,

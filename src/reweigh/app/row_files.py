@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import DataError
-from ..files import whole
+from ..files import whole_file
 from ..tables import Piece, arrow
 from ..text import harmless
 
@@ -28,7 +28,7 @@ def write_rows(out: Path, pieces: Iterable[Piece]) -> int:
     In a .csv, cells that a spreadsheet would run get an apostrophe in front.
     """
     write = _write_parquet if is_parquet(out) else _write_csv
-    with whole(out) as stream:
+    with whole_file(out) as stream:
         return write(stream, pieces)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import DataError
-from ..files import whole
+from ..files import whole_file
 from ..runs import (
     CHANGES,
     CONFIRMED,
@@ -66,7 +66,7 @@ def export(
         safe=str if exact else harmless,
     )
     corrected = run.path / corrected_name(run)
-    with whole(corrected) as stream:
+    with whole_file(corrected) as stream:
         met = _correct(run.source, suspects, corrections, stream)
     # Given numbers were rounded on the way through the model; the data have them as they are.
     exactly = met.found if run.source.task == "regression" else given
@@ -75,11 +75,11 @@ def export(
         for index, made in standing.items()
         if made.action in ("keep", "relabel")
     }
-    with whole(run.path / CONFIRMED) as stream:
+    with whole_file(run.path / CONFIRMED) as stream:
         stream.write(_confirmed(confirmed, corrections).encode())
-    with whole(run.path / DROPPED) as stream:
+    with whole_file(run.path / DROPPED) as stream:
         stream.writelines(f"{line}\n".encode() for line in ("index", *sorted(corrections.dropped)))
-    with whole(run.path / CHANGES) as stream:
+    with whole_file(run.path / CHANGES) as stream:
         stream.writelines(line.encode() for line in _changes(corrections))
     return Exported(
         files=(corrected, *(run.path / name for name in (CONFIRMED, DROPPED, CHANGES))),

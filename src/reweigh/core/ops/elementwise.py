@@ -50,9 +50,12 @@ def _only_parameter(uses: Uses) -> Use | None:
 
 
 def _has_no_rows(parameter: Tensor, node: Any) -> bool:
-    """Whether a parameter is the same for every row of the operation's result."""
+    """Whether a parameter is the same for every row of the operation's result.
+
+    False, too, where parameter and result are single numbers: there are no rows to cut.
+    """
     own = parameter.shape
-    return len(own) < len(result_metadata(node)[0].shape) or own[0] == 1
+    return len(own) < len(result_metadata(node)[0].shape) or own[:1] == (1,)
 
 
 @operation(aten.add.Tensor, aten.add_.Tensor, node="AddBackward0")

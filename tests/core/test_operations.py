@@ -63,7 +63,7 @@ def listed(value: Any) -> list[Any]:
 
 
 def rand(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64)
+    return torch.randn(shape, dtype=torch.float64)
 
 
 def one(

@@ -21,7 +21,7 @@ _FRESH = ".writing-"
 
 
 def write_whole(path: Path, content: str | bytes | memoryview) -> None:
-    """Write `content` to `path`; whoever reads `path` sees the old content or the new, never a part."""
+    """Write `content` to `path`; a reader of `path` sees the old content or the new, never a part."""
     with whole_file(path) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
 

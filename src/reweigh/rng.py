@@ -5,7 +5,7 @@
 
 Only the raw words are taken from numpy: they are fixed by the published algorithm (Salmon et al.,
 2011), while the methods on top of them (`shuffle`, `choice`, `normal`) may change between releases.
-Every purpose has its own key, so asking for more draws in one place moves nothing in another.
+Every purpose has its own key, so more draws in one place change nothing in another.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Reals: TypeAlias = npt.NDArray[np.float64]
 
 
 def derive(seed: int, *purpose: str | int) -> int:
-    """A seed of its own for `purpose`, in [0, 2^62), for functions that take only a seed."""
+    """A seed for `purpose` alone, in [0, 2^62), for functions that take only a seed."""
     return int(Draws(seed, "derive", *purpose).words(1)[0] >> np.uint64(2))
 
 

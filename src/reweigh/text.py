@@ -21,7 +21,7 @@ _HARMLESS = re.compile(
 
 
 def numeral(value: float, digits: int, *, sign: bool = False) -> str:
-    """`value` to so many significant digits, written out unless that would be long.
+    """`value` with `digits` significant digits, written out unless that would be long.
 
     >>> numeral(64829.7, 4), numeral(0.99333, 4), numeral(1870.2, 3, sign=True), numeral(2e-9, 3)
     ('64,830', '0.9933', '+1,870', '2e-09')

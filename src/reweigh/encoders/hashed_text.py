@@ -40,7 +40,7 @@ class HashedTextEncoder:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one encoded text."""
+        """The shape of one encoded text."""
         return (self.axes.shape[1],)
 
     @property
@@ -68,7 +68,7 @@ class HashedTextEncoder:
 
     @classmethod
     def of(cls, state: Mapping[str, Any], arrays: Mapping[str, Any]) -> HashedTextEncoder:
-        """Back from both."""
+        """The encoder with this state and these arrays."""
         return cls(state["column"], arrays["kept"], arrays["idf"], arrays["axes"])
 
 

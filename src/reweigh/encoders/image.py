@@ -34,7 +34,7 @@ class ImageEncoder:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one encoded image."""
+        """The shape of one encoded image."""
         return (self.channels, self.size, self.size)
 
     def encode(self, files: Sequence[Path | IO[bytes]]) -> tuple[Bytes, list[bool]]:
@@ -72,12 +72,12 @@ class ImageEncoder:
         )
 
     def state(self) -> dict[str, Any]:
-        """All of it, as JSON."""
+        """The encoder as JSON."""
         return {"size": self.size, "channels": self.channels}
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> ImageEncoder:
-        """Back from JSON."""
+        """The encoder that `state` describes."""
         return cls(state["size"], state["channels"])
 
 

@@ -31,7 +31,7 @@ class LanguageModelEncoder:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one encoded text."""
+        """The shape of one encoded text."""
         return (self.width,)
 
     @property

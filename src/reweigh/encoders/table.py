@@ -39,7 +39,7 @@ class TableEncoder:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one encoded row."""
+        """The shape of one encoded row."""
         return (sum(column.width for column in self.columns),)
 
     @property
@@ -74,7 +74,7 @@ class TableEncoder:
         return total
 
     def state(self) -> dict[str, Any]:
-        """All of it, as JSON."""
+        """The encoder as JSON."""
         return {
             "columns": [describe(column) for column in self.columns],
             "unused": [{"name": column.name, "why": column.why} for column in self.unused],
@@ -82,7 +82,7 @@ class TableEncoder:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> TableEncoder:
-        """Back from JSON."""
+        """The encoder that `state` describes."""
         return cls(
             tuple(restore(fields) for fields in state["columns"]),
             tuple(Unused(**fields) for fields in state["unused"]),

@@ -23,7 +23,7 @@ Codes = npt.NDArray[np.int64]
 TASKS = ("auto", "classes", "regression")
 MOST_CLASSES = 10_000
 FEW = 30
-"""Up to so many different whole numbers are classes; more are a quantity."""
+"""Up to 30 different whole numbers are classes; more are a quantity."""
 
 
 @dataclass(frozen=True, eq=False)

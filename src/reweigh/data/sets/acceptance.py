@@ -52,7 +52,7 @@ def _check_shapes(entry: Source, arrays: Arrays) -> None:
 
 
 def _is_balanced_part(entry: Source, arrays: Arrays) -> bool:
-    """A deliberate subset has every class alike; a file cut off somewhere has not."""
+    """A deliberate subset has equally many images of every class; a truncated file has not."""
     full = SOURCES["cifar100"]
     for part, size in (("train", full.train), ("test", full.test)):
         counts = np.bincount(arrays[f"{part}_labels"], minlength=len(entry.classes))

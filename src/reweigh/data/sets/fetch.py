@@ -95,8 +95,8 @@ def adopt(
 ) -> store.Manifest:
     """Take a data set the user has, an archive or a folder in any known form, under `root`.
 
-    A part of a set is refused, but for CIFAR-100 with every class alike: it is placed under its own
-    name, `cifar100-subset`, so that nothing takes it for the full set.
+    A part of a set is refused. The exception is a part of CIFAR-100 that has equally many images of
+    every class: it is placed as `cifar100-subset`, so that nothing takes it for the full set.
     """
     entry = source_named(name) if isinstance(name, str) else name
     if not entry.layouts:

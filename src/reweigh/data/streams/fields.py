@@ -18,7 +18,7 @@ from ...encoders import ImageEncoder
 from ...errors import SettingError
 from .row_arrays import Rows
 
-Array = npt.NDArray[Any]
+Values = npt.NDArray[Any]
 
 
 class BadRow(Exception):
@@ -57,7 +57,7 @@ class Fields:
         """All fields that are read."""
         return (*self.columns, self.target)
 
-    def decode(self, rows: Rows) -> Array:
+    def decode(self, rows: Rows) -> Values:
         """The inputs, [n, ...]."""
         first = rows[self.columns[0]]
         if self.images is not None:
@@ -72,7 +72,7 @@ class Fields:
             return first if first.dtype in (np.uint8, np.float16) else first.astype(np.float32)
         return np.stack([rows[name] for name in self.columns], axis=1).astype(np.float32)
 
-    def labels(self, rows: Rows) -> Array:
+    def labels(self, rows: Rows) -> Values:
         """The targets, [n]: int64, or float32 in a regression."""
         values = rows[self.target]
         if self.classes:

@@ -56,7 +56,7 @@ class StreamedPart:
         return self.targets != self.truth
 
     def stream(self, *, size: int, seed: int, rank: int, world: int) -> Stream:
-        """Its batches."""
+        """The batches of these examples that one rank gets."""
         return Stream(
             self.shards, self.fields, size=size, seed=seed, lanes=self.lanes, buffer=self.buffer,
             rank=rank, world=world,

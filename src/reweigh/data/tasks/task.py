@@ -33,7 +33,7 @@ class Recipe:
     clean_even         `clean` is spread evenly over the classes
     skip               leave out this many examples at the head of the train set
     clean_in_train     the clean images stay in the train set too, under their corrupted labels
-    test_per_class     the first so many test examples of each class; 0 keeps all
+    test_per_class     how many test examples of each class, the first ones; 0 keeps all
     variant            see `corruptions.uniform_flip`
     """
 

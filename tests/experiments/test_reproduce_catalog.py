@@ -268,3 +268,13 @@ def test_a_mistyped_name_gets_a_suggestion():
         cells(chosen, "smoke", only={"shar": "0.9"})
     with pytest.raises(UnknownNameError, match=r"known: 0\.9, 0\.95"):
         cells(chosen, "smoke", only={"share": "1"})
+
+
+def test_the_results_in_the_repository_can_be_gone_on_with():
+    kept = sorted((Path(__file__).parents[2] / "results").glob("*/experiment.json"))
+    assert kept
+    for path in kept:
+        theirs = json.loads(path.read_text(encoding="utf-8"))
+        chosen, published = EXPERIMENTS[theirs["experiment"]], theirs["as_published"]
+        ours = described(chosen, theirs["scale"], as_published=published)
+        assert ours["digest"] == theirs["digest"], path

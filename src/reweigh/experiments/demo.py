@@ -68,8 +68,11 @@ def run_demo(
         run=run_demo_cell,
     )
     if failed:
-        note = read_lines(folder / FAILURES)[0]
-        raise ReweighError(f"{len(failed)} of {len(grid)} runs failed: {note['error']}")
+        path = folder / FAILURES
+        raise ReweighError(
+            f"{len(failed)} of {len(grid)} runs failed, the first with: "
+            f"{read_lines(path)[0]['error']}; why is in {path}. The same command tries them again"
+        )
     results = assemble(_runs(folder, grid), settings, seeds, command)
     results["seconds"] = round(time.monotonic() - begun, 1)
     write_whole(out / RESULTS, json.dumps(results, indent=1) + "\n")

@@ -12,6 +12,7 @@ import copy
 import importlib.util
 import warnings
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -44,8 +45,7 @@ def by_hand(model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
 
 def with_higher(model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
     """higher.innerloop_ctx."""
-    import higher  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
+    higher = import_module("higher")
     inner = torch.optim.SGD(model.parameters(), lr=RATE)
     with higher.innerloop_ctx(model, inner) as (copy, step):
         losses = loss(copy, train)
@@ -57,8 +57,7 @@ def with_higher(model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
 
 def with_torchopt(model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
     """torchopt.MetaSGD."""
-    import torchopt  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
+    torchopt = import_module("torchopt")
     inner = torchopt.MetaSGD(model, lr=RATE)
     before = torchopt.extract_state_dict(model, by="reference")
     losses = loss(model, train)
@@ -91,18 +90,9 @@ class WithBetty:
 
 
 def _betty_engine(model: nn.Module, loss: Any, train: Any, clean: Any) -> tuple[Any, nn.Parameter]:
-    from betty.configs import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
-        Config,
-        EngineConfig,
-    )
-    from betty.engine import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
-        Engine,
-    )
-    from betty.logging.logger_base import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
-        get_logger,
-    )
-    from betty.problems import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
-        ImplicitProblem,
+    configs, problem = (
+        import_module("betty.configs"),
+        import_module("betty.problems").ImplicitProblem,
     )
 
     class Weights(nn.Module):
@@ -110,7 +100,7 @@ def _betty_engine(model: nn.Module, loss: Any, train: Any, clean: Any) -> tuple[
             super().__init__()
             self.values = nn.Parameter(torch.zeros(len(train[0])))
 
-    class Upper(ImplicitProblem):  # type: ignore[misc,unused-ignore]
+    class Upper(problem):  # type: ignore[misc,valid-type]
         def training_step(self, batch: Any) -> Tensor:
             mean: Tensor = loss(self.lower.module, batch).mean()
             return mean
@@ -122,7 +112,7 @@ def _betty_engine(model: nn.Module, loss: Any, train: Any, clean: Any) -> tuple[
         def configure_train_data_loader(self) -> list[Any]:
             return [clean]
 
-    class Lower(ImplicitProblem):  # type: ignore[misc,unused-ignore]
+    class Lower(problem):  # type: ignore[misc,valid-type]
         def training_step(self, batch: Any) -> Tensor:
             total: Tensor = (self.upper.module.values * loss(self.module, batch)).sum()
             return total
@@ -130,17 +120,17 @@ def _betty_engine(model: nn.Module, loss: Any, train: Any, clean: Any) -> tuple[
         def configure_train_data_loader(self) -> list[Any]:
             return [train]
 
-    upper = Upper(name="upper", module=Weights(), config=Config(retain_graph=True))
+    upper = Upper(name="upper", module=Weights(), config=configs.Config(retain_graph=True))
     lower = Lower(
         name="lower",
         module=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=RATE),
-        config=Config(type="darts", unroll_steps=1),
+        config=configs.Config(type="darts", unroll_steps=1),
     )
     above, below = {upper: [lower]}, {lower: [upper]}
-    get_logger().setLevel("WARNING")
-    engine = Engine(
-        config=EngineConfig(roll_back=True),
+    import_module("betty.logging.logger_base").get_logger().setLevel("WARNING")
+    engine = import_module("betty.engine").Engine(
+        config=configs.EngineConfig(roll_back=True),
         problems=[upper, lower],
         dependencies={"u2l": above, "l2u": below},
     )

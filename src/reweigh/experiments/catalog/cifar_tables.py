@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-from ..experiment import Block, Experiment, Row, Target
+from ..experiment import Block, Experiment
 from ..training_setup import Setting
 from .cifar import BACKGROUND, NOTES, SMOKE, UNIFORM, full, small
-from .paper_numbers import (
-    CIFAR10_BACKGROUND,
-    CIFAR10_UNIFORM,
-    CIFAR100_BACKGROUND,
-    CIFAR100_UNIFORM,
-    OURS,
-    TABLE_1,
-    TABLE_2,
-)
+from .paper_numbers import OURS, TABLE_1, TABLE_2, PaperTable
 
+DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 REPEATED = ("uniform", OURS, "reweigh")  # of the small scale, where the rest has one seed
 
 
 def _table(
-    name: str,
-    *,
-    title: str,
-    paper: str,
-    rows: tuple[Row, ...],
-    targets: tuple[Target, ...],
-    setting: Setting,
-    clean_title: str,
+    dataset: str, setting: Setting, table: PaperTable, *, paper: str, flips: str, clean_title: str
 ) -> Experiment:
-    methods = tuple(row.method for row in rows)
+    name = f"{dataset}-{setting['noise']}"
+    methods = tuple(row.method for row in table.rows)
     return Experiment(
         id=name,
-        title=title,
+        title=f"{DATASETS[dataset]}, 40% of the labels flipped to {flips}",
         paper=paper,
         shows="table",
-        rows=rows,
-        targets=targets,
+        rows=table.rows,
+        targets=table.targets(dataset),
         blocks={
             "smoke": (Block(SMOKE, methods, (setting,), seeds=1),),
             "small": (
@@ -50,33 +37,14 @@ def _table(
     )
 
 
-def _uniform(name: str, data: str, targets: tuple[Target, ...]) -> Experiment:
-    return _table(
-        name,
-        title=f"{data}, 40% of the labels flipped to any other class",
-        paper="Table 1",
-        rows=TABLE_1,
-        targets=targets,
-        setting=UNIFORM,
-        clean_title="Using clean images",
+TABLES = tuple(
+    _table(dataset, setting, table, paper=paper, flips=flips, clean_title=clean_title)
+    for setting, table, paper, flips, clean_title in (
+        (UNIFORM, TABLE_1, "Table 1", "any other class", "Using clean images"),
+        (
+            BACKGROUND, TABLE_2, "Table 2", "one background class",
+            "Using 10 clean images per class",
+        ),
     )
-
-
-def _background(name: str, data: str, targets: tuple[Target, ...]) -> Experiment:
-    return _table(
-        name,
-        title=f"{data}, 40% of the labels flipped to one background class",
-        paper="Table 2",
-        rows=TABLE_2,
-        targets=targets,
-        setting=BACKGROUND,
-        clean_title="Using 10 clean images per class",
-    )
-
-
-TABLES = (
-    _uniform("cifar10-uniform", "CIFAR-10", CIFAR10_UNIFORM),
-    _uniform("cifar100-uniform", "CIFAR-100", CIFAR100_UNIFORM),
-    _background("cifar10-background", "CIFAR-10", CIFAR10_BACKGROUND),
-    _background("cifar100-background", "CIFAR-100", CIFAR100_BACKGROUND),
-)
+    for dataset in DATASETS
+)  # fmt: skip

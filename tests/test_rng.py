@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reweigh.errors import SettingError
-from reweigh.rng import Draws, derive
+from reweigh.rng import Draws, derive, hashed_seed
 
 
 def test_numpys_raw_words_are_those_of_the_philox_paper():
@@ -94,3 +94,8 @@ KNOWN_PERMUTATION = [6, 0, 4, 2, 7, 1, 3, 5]
 KNOWN_BELOW = [2, 4, 4, 6, 2, 7, 2, 4]
 KNOWN_ORDER = "38e3bce7b08837afb93cc74eb3d1a69ab144a63750c35a92d8a3c1d366e36635"
 KNOWN_DERIVED = 1722712172976212103
+
+
+def test_a_hashed_seed_is_the_beginning_of_a_published_hash():
+    # Runs that were started earlier go on from the same numbers: this must never change.
+    assert hashed_seed(0, "main", 7, 0) == int(hashlib.sha256(b"0 main 7 0").hexdigest()[:14], 16)

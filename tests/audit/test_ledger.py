@@ -152,6 +152,11 @@ def test_a_process_that_saw_none_of_an_example_changes_nothing():
     assert raw(whole.merge(whole.like())) == raw(whole.like().merge(whole)) == raw(whole)
 
 
+def test_joining_states_is_merging_them_all():
+    whole, parts = shared_out(batches(60))
+    assert raw(parts[1].joined(part.state_dict() for part in parts)) == raw(whole)
+
+
 def test_merging_looks_across_rescaled_sums():
     short, long = Ledger(1, half_life=1.0), Ledger(1, half_life=1.0)
     for _ in range(5):

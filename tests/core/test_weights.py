@@ -43,3 +43,9 @@ def test_effective_sample_size_by_hand():
     assert float(effective_sample_size(torch.tensor([0.0, 1.0, 0.0]))) == 1
     assert float(effective_sample_size(torch.zeros(3))) == 0
     assert abs(float(effective_sample_size(torch.tensor([0.5, 0.25, 0.25]))) - 8 / 3) < 1e-6
+
+
+def test_effective_sample_size_row_by_row():
+    weights = torch.rand(5, 7, generator=torch.Generator().manual_seed(0))
+    rows = torch.stack([effective_sample_size(row) for row in weights])
+    assert torch.equal(effective_sample_size(weights), rows)

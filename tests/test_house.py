@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 SOURCE = Path(__file__).parents[1] / "src" / "reweigh"
 FILES = sorted(SOURCE.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
@@ -34,6 +36,11 @@ def test_a_function_fits_a_screen():
     assert not long
 
 
+def test_core_has_no_untyped_cache():
+    text = {name(path): path.read_text(encoding="utf-8") for path in SOURCE.glob("core/**/*.py")}
+    assert [file for file, content in text.items() if "dict[Any, Any]" in content] == []
+
+
 def test_imports_of_ours_are_relative():
     absolute = {
         f"{name(path)}:{node.lineno}"
@@ -43,3 +50,10 @@ def test_imports_of_ours_are_relative():
         or (isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "reweigh")
     }  # fmt: skip
     assert not absolute
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.name == "__init__.py"], ids=name)
+def test_a_package_says_what_it_holds(path):
+    text = ast.get_docstring(TREES[path]) or ""
+    assert "TODO" not in text
+    assert len(text.split()) >= 5

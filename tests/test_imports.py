@@ -57,7 +57,7 @@ IMPORTS = {
         "training",
     },
     "report": {"files", "intervals", "optional", "results", "runs", "templates", "text"},
-    "review": {"files", "runs", "templates", "text"},
+    "review": {"files", "runs", "tables", "templates", "text"},
     "integrations": {"audit", "clean_set", "core", "optional"},
     "own": {"app"},
     "cli": {"app", "data", "experiments", "files", "report", "review", "runs", "text"},

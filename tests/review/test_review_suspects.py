@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reweigh.errors import DataError, ReweighError
+from reweigh.review import ReviewState as Desk
 from reweigh.review.decisions import Decision
-from reweigh.review.desk import Desk
 from reweigh.review.selection import Selection
 from reweigh.review.suspects import Suspects
 from reweigh.runs import open_run

@@ -35,7 +35,7 @@ def served(folder):
     """The review of a run folder: its desk, its address, and `stop` to end it early."""
     import uvicorn
 
-    from reweigh.review.desk import Desk
+    from reweigh.review import ReviewState as Desk
     from reweigh.review.gate import Keys
     from reweigh.review.pages import application
     from reweigh.review.serving import bound

@@ -5,7 +5,7 @@ import re
 
 import httpx
 
-from reweigh.review.desk import Desk
+from reweigh.review import ReviewState as Desk
 from reweigh.review.gate import Keys
 from reweigh.review.pages import application
 from reweigh.runs import open_run

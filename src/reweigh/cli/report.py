@@ -20,6 +20,6 @@ def report(
     ],
 ) -> None:
     """Write report.html from the results in DIR: one page that needs nothing else."""
-    from ..report.folder import write_report
+    from ..report import write_report
 
     typer.echo(write_report(folder))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ..review.exports import Exported
+    from ..review import Exported
 
 app = typer.Typer()
 
@@ -52,25 +52,22 @@ def review(
         raise SettingError("--exact goes with --export; in the page it is a choice of its own")
     opened = open_run(run)
     if export:
-        from ..review.exports import export_run
+        from ..review import export_run
 
         _describe(export_run(opened, exact=exact))
         return
 
-    from ..review.desk import Desk
-    from ..review.gate import Keys
-    from ..review.pages import application
-    from ..review.serving import ADDRESS, bound, open_browser, serve
+    from ..review import ADDRESS, Keys, ReviewState, application, bound, open_browser, serve
 
-    desk = Desk(opened)
+    state = ReviewState(opened)
     listening = bound(port)
     chosen = listening.getsockname()[1]
     keys = Keys(port=chosen)
-    if desk.repaired:
+    if state.repaired:
         typer.echo("The last line of decisions.jsonl was torn by an abrupt end, and was removed.")
 
     def started() -> None:
-        progress = desk.progress()
+        progress = state.progress()
         typer.echo(f"{progress.total:,} suspects, {progress.decided:,} decided. Review them at")
         typer.echo(f"\n  http://{ADDRESS}:{chosen}/?token={keys.token}\n")
         typer.echo("Ctrl-C ends; every decision is kept.")
@@ -78,10 +75,10 @@ def review(
             open_browser(f"http://{ADDRESS}:{chosen}/?token={keys.ticket()}")
 
     try:
-        serve(application(desk, keys), listening, started=started)
+        serve(application(state, keys), listening, started=started)
     finally:
-        desk.close()
-    progress = desk.progress()
+        state.close()
+    progress = state.progress()
     typer.echo(
         f"\n{progress.decided:,} of {progress.total:,} decided, kept in {opened.decisions}. "
         f"Write the corrected data with: reweigh review {run} --export"

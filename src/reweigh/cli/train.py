@@ -108,7 +108,7 @@ def train(
     writable_folder(out)
     with signs() as watched:
         from ..app import train as run
-        from ..report.run import write_report
+        from ..report import write_report
 
         summary = run(options, out, watched)
         page = write_report(out)

@@ -1,13 +1,31 @@
 """The local page to go through suspects: `reweigh review RUN`.
 
-run         source.json: what the data are, and where
-suspects    suspects.parquet, a row at a time
-decisions   decisions.jsonl, append-only
-selection   which suspects to show: class, suggestion, suspicion, state, search
-desk        the three together: where to go next, how far we are
-showing     labels, cells and texts made fit to be shown
-images      the file of a suspect, and nothing else
-exports     corrected data, confirmed rows, the list of changes
-pages       addresses and what they answer; `gate` decides who may ask
-serving     loopback, port, browser, Ctrl-C
+Read in this order:
+
+    suspects       suspects.parquet, one row at a time
+    decisions      decisions.jsonl, append-only
+    selection      which suspects to show: class, suggestion, suspicion, state, search
+    review_state   the three together: where to go next, how far the review is
+    exports        corrected data, confirmed rows, the list of changes (corrections, delimited)
+    pages          addresses and what they answer (page_content, visible_text, images, rendering)
+    gate           who may ask
+    serving        loopback, port, browser, Ctrl-C
 """
+
+from .exports import Exported, export_run
+from .gate import Keys
+from .pages import application
+from .review_state import ReviewState
+from .serving import ADDRESS, bound, open_browser, serve
+
+__all__ = [
+    "ADDRESS",
+    "Exported",
+    "Keys",
+    "ReviewState",
+    "application",
+    "bound",
+    "export_run",
+    "open_browser",
+    "serve",
+]

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import csv
 import math
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
 from ..errors import DataError
 from ..runs import RunSource
-from .delimited import as_text, column_of, delimiter_of, reading, records, with_cells
-
-IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+from ..tables import Piece, arrow, delimiter_of, list_images
+from .delimited import as_text, column_of, reading, records, with_cells
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ def correct_delimited(source: RunSource, corrections: Corrections, out: IO[bytes
     delimiter = source.delimiter
     if delimiter is None:
         with reading(source.data, source.encoding) as stream:
-            delimiter = delimiter_of(stream.readline(), [*source.columns, source.target])
+            delimiter = delimiter_of(stream.readline())
     column, width, rows, met = 0, 0, 0, Corrected()
     with reading(source.data, source.encoding) as stream, as_text(out, source.encoding) as written:
         for record, cells in records(stream, delimiter):
@@ -96,12 +93,11 @@ def correct_delimited(source: RunSource, corrections: Corrections, out: IO[bytes
 
 def correct_parquet(source: RunSource, corrections: Corrections, out: IO[bytes]) -> Corrected:
     """Write the corrected parquet file to `out`, in the same schema; no cell of it can run."""
-    import pyarrow.parquet
-
+    parquet = arrow("parquet")
     rows, met = 0, Corrected()
-    with pyarrow.parquet.ParquetFile(source.data) as file:
+    with parquet.ParquetFile(source.data) as file:
         column = column_of(file.schema_arrow.names, source.target)
-        with pyarrow.parquet.ParquetWriter(out, file.schema_arrow) as writer:
+        with parquet.ParquetWriter(out, file.schema_arrow) as writer:
             for batch in file.iter_batches(batch_size=16_384):
                 decided = [i for i in range(rows, rows + len(batch)) if i in corrections.given]
                 for index in decided:
@@ -121,7 +117,10 @@ def correct_listing(
     with as_text(out, "utf-8") as written:
         writer = csv.writer(written, lineterminator="\n")
         writer.writerow(("path", "label"))
-        for path, folder in _images(source.data):
+        for path in list_images(source.data):
+            folder, inside, _ = path.partition("/")
+            if not inside:  # an image beside the folders of the classes
+                continue
             index = paths.get(path)
             if index is not None and index in corrections.dropped:
                 continue
@@ -132,41 +131,25 @@ def correct_listing(
     return met
 
 
-def _corrected(batch: Any, column: int, start: int, corrections: Corrections) -> Any:
+def _corrected(batch: Piece, column: int, start: int, corrections: Corrections) -> Piece:
     """A batch of a parquet file that begins at row `start`, corrected."""
-    import pyarrow
-    from pyarrow import compute
-
+    pa, compute = arrow(), arrow("compute")
     rows = range(start, start + len(batch))
     labels = [corrections.labels[index] for index in rows if index in corrections.labels]
     kept = np.array([index not in corrections.dropped for index in rows])
     if not labels:
-        return batch if kept.all() else batch.filter(pyarrow.array(kept))
+        return batch if kept.all() else batch.filter(pa.array(kept))
     field = batch.schema.field(column)
     plain = getattr(field.type, "value_type", field.type)  # of a dictionary, what its words are
     try:
         values = compute.replace_with_mask(
             batch.column(column).cast(plain),
-            pyarrow.array([index in corrections.labels for index in rows]),
-            pyarrow.array(labels, pyarrow.string()).cast(plain),
+            pa.array([index in corrections.labels for index in rows]),
+            pa.array(labels, pa.string()).cast(plain),
         ).cast(field.type)
-    except pyarrow.ArrowInvalid as error:
+    except pa.ArrowInvalid as error:
         raise DataError(f"a new label does not fit the column {field.name!r}: {error}") from None
-    return batch.set_column(column, field, values).filter(pyarrow.array(kept))
-
-
-def _images(folder: Path) -> Iterator[tuple[str, str]]:
-    """Path, relative to the data folder, and class of every image, in the order of paths."""
-    found = []
-    for inside, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [
-            (Path(inside) / name).relative_to(folder)
-            for name in files
-            if name.lower().endswith(IMAGES) and not name.startswith(".")
-        ]
-    for path in sorted(path.as_posix() for path in found if len(path.parts) > 1):
-        yield path, path.split("/", 1)[0]
+    return batch.set_column(column, field, values).filter(pa.array(kept))
 
 
 def _is_blank(cells: list[str], width: int) -> bool:

@@ -1,4 +1,4 @@
-"""What people decided: `decisions.jsonl`, one line a decision, written at once and never rewritten.
+"""What people decided: `decisions.jsonl`, one line per decision, written at once and never rewritten.
 
     {"at": "2031-05-04T10:11:12+00:00", "index": 17, "action": "relabel", "label": "dog"}
 

@@ -17,7 +17,6 @@ from typing import IO, TextIO
 
 from ..errors import DataError
 
-DELIMITERS = (",", ";", "\t", "|")
 QUOTE = '"'
 
 
@@ -60,20 +59,6 @@ def records(stream: TextIO, delimiter: str) -> Iterator[tuple[str, list[str]]]:
             taken.clear()
     except csv.Error as error:
         raise DataError(f"the data cannot be read as delimited text: {error}") from None
-
-
-def delimiter_of(header: str, columns: Sequence[str]) -> str:
-    """The delimiter that makes most of `columns` out of the header line.
-
-    >>> delimiter_of("a;b,c;label", ["a", "b,c", "label"])
-    ';'
-    """
-
-    def known(delimiter: str) -> int:
-        cells = next(csv.reader([header], delimiter=delimiter, quotechar=QUOTE), [])
-        return len({_name(cell) for cell in cells} & {_name(name) for name in columns})
-
-    return max(DELIMITERS, key=known)
 
 
 def column_of(cells: Sequence[str], name: str) -> int:

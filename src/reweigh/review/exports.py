@@ -30,8 +30,9 @@ from ..runs import (
     RunSource,
     TrainedRun,
 )
+from ..tables import arrow
 from ..text import harmless
-from . import showing
+from . import visible_text
 from .corrections import Corrected, Corrections, correct_delimited, correct_listing, correct_parquet
 from .decisions import Decision, check_shape, read
 from .suspects import Suspects
@@ -148,9 +149,7 @@ def _given(run: TrainedRun, suspects: Suspects, standing: Mapping[int, Decision]
             given[index] = suspects.given.name(position) or ""
     lacking = set(standing) - set(given)
     if lacking:  # suspects of an earlier audit
-        import pyarrow.parquet
-
-        with pyarrow.parquet.ParquetFile(run.audit) as file:
+        with arrow("parquet").ParquetFile(run.audit) as file:
             for batch in file.iter_batches(columns=["index", "given_label"]):
                 for index, label in zip(*(column.to_pylist() for column in batch), strict=True):
                     if index in lacking:
@@ -170,5 +169,5 @@ def _changes(corrections: Corrections) -> Iterator[str]:
     yield f"# {len(corrections.labels)} relabelled, {len(corrections.dropped)} dropped\n"
     for index in corrections.changed:
         new = corrections.labels.get(index)
-        to = "(dropped)" if new is None else showing.label(new)
-        yield f"{index}: {showing.label(corrections.given[index])} -> {to}\n"
+        to = "(dropped)" if new is None else visible_text.label(new)
+        yield f"{index}: {visible_text.label(corrections.given[index])} -> {to}\n"

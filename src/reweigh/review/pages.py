@@ -27,13 +27,13 @@ from starlette.routing import Route
 
 from ..errors import ReweighError, SettingError
 from ..runs import CHANGES, CONFIRMED, DROPPED
-from . import images, showing, views
-from .cards import state
+from . import images, page_content, visible_text
 from .decisions import Decision
-from .desk import Desk
 from .exports import corrected_name, export
 from .gate import Gate, Keys
+from .page_content import in_words
 from .rendering import render
+from .review_state import ReviewState
 from .selection import SHOW, Selection
 
 STATIC = {
@@ -46,9 +46,9 @@ STATIC = {
 Json = dict[str, Any]
 
 
-def application(desk: Desk, keys: Keys) -> Gate:
+def application(review: ReviewState, keys: Keys) -> Gate:
     """The review as an ASGI application."""
-    pages = Pages(desk)
+    pages = Pages(review)
     routes = [
         Route("/", pages.page),
         Route("/card", pages.card),
@@ -67,22 +67,22 @@ def application(desk: Desk, keys: Keys) -> Gate:
 class Pages:
     """What each address answers; what waits for the disk does so in a thread."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, review: ReviewState) -> None:
+        self._review = review
         self._exporting = threading.Lock()
 
     def page(self, request: Request) -> Response:
         """The whole page, at the row and selection of the address."""
-        run, selection = self._desk.run, Selection.of(request.query_params)
+        run, selection = self._review.run, Selection.of(request.query_params)
         content = render(
             "page.html",
             folder=run.path,
             source=run.source,
             show=SHOW,
             finite=math.isfinite,
-            options=views.options(self._desk),
-            choices=views.choices(run.source.classes),
-            **views.view(self._desk, selection, _row(request.query_params.get("row"))),
+            options=page_content.options(self._review),
+            choices=page_content.choices(run.source.classes),
+            **page_content.view(self._review, selection, _row(request.query_params.get("row"))),
         )
         return Response(content, media_type="text/html")
 
@@ -97,28 +97,32 @@ class Pages:
         selection = Selection.of(request.query_params)
         return JSONResponse(
             {
-                "progress": render("progress.html", **views.progress(self._desk, selection)),
-                "state": state(self._desk.history.of(row)) if row is not None else None,
+                "progress": render(
+                    "progress.html", **page_content.progress(self._review, selection)
+                ),
+                "state": in_words(self._review.history.of(row)) if row is not None else None,
             }
         )
 
     def classes(self, request: Request) -> Response:
         """Every label, and how to show it."""
-        return JSONResponse([[name, showing.label(name)] for name in self._desk.run.source.classes])
+        return JSONResponse(
+            [[name, visible_text.label(name)] for name in self._review.run.source.classes]
+        )
 
     def image(self, request: Request) -> Response:
         """The image of a suspect."""
-        desk = self._desk
-        position = desk.suspects.position(request.path_params["index"])
-        if position is None or desk.run.source.kind != "images":
+        review = self._review
+        position = review.suspects.position(request.path_params["index"])
+        if position is None or review.run.source.kind != "images":
             raise HTTPException(404)
-        found = images.picture(desk.run.source.data, desk.suspects.at(position).example)
+        found = images.picture(review.run.source.data, review.suspects.at(position).example)
         content, media_type = images.content(found)
         return Response(content, media_type=media_type)
 
     def file(self, request: Request) -> Response:
         """An exported file, to save."""
-        run = self._desk.run
+        run = self._review.run
         names = {
             name: run.path / name for name in (corrected_name(run), CONFIRMED, DROPPED, CHANGES)
         }
@@ -143,38 +147,40 @@ class Pages:
         return await run_in_threadpool(self._export, body.get("exact") is True)
 
     def _decide(self, body: Json) -> Response:
-        desk, selection = self._desk, _selection(body)
+        review, selection = self._review, _selection(body)
         made = Decision(body.get("index"), body.get("action"), body.get("label"))  # type: ignore[arg-type]
-        made = desk.decide(made)
-        position = desk.suspects.position(made.index)
+        made = review.decide(made)
+        position = review.suspects.position(made.index)
         assert position is not None  # `decide` has refused all others
-        after = desk.after(selection, position)
-        row = None if after is None else int(desk.suspects.index[after])
-        return self._answer(selection, row, said=f"Row {made.index}: {state(made)}.")
+        after = review.after(selection, position)
+        row = None if after is None else int(review.suspects.index[after])
+        return self._answer(selection, row, said=f"Row {made.index}: {in_words(made)}.")
 
     def _undo(self, body: Json) -> Response:
         index = body.get("index")
         if index is not None and (not isinstance(index, int) or isinstance(index, bool)):
             raise SettingError(f"index {index!r} is no row; expected a number, or none")
-        undone = self._desk.undo(index)
+        undone = self._review.undo(index)
         if undone is None:
             return JSONResponse({"said": "There is nothing to undo."})
-        now = state(self._desk.history.of(undone)) or "to do again"
+        now = in_words(self._review.history.of(undone)) or "to do again"
         return self._answer(_selection(body), undone, said=f"Undone. Row {undone}: {now}.")
 
     def _export(self, exact: bool) -> Response:
         with self._exporting:
-            made = export(self._desk.run, self._desk.suspects, self._desk.standing(), exact=exact)
+            made = export(
+                self._review.run, self._review.suspects, self._review.standing(), exact=exact
+            )
         return JSONResponse({"exported": render("exported.html", made=made, exact=exact)})
 
     def _answer(self, selection: Selection, row: int | None, *, said: str = "") -> Response:
-        view = views.view(self._desk, selection, row)
+        view = page_content.view(self._review, selection, row)
         shown = view["card"]
         return JSONResponse(
             {
                 "row": shown.suspect.index if shown else None,
                 "query": selection.query,
-                "card": render("card.html", source=self._desk.run.source, **view),
+                "card": render("card.html", source=self._review.run.source, **view),
                 "progress": render("progress.html", **view),
                 "said": said,
             }
@@ -190,7 +196,7 @@ def _static(request: Request) -> Response:
 
 
 def _refused(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": showing.visible(str(error))}, 422)
+    return JSONResponse({"error": visible_text.visible(str(error))}, 422)
 
 
 async def _body(request: Request) -> Json:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..templates import environment
-from . import showing
+from . import visible_text
 
 LONGEST_WHY = 500
 
@@ -15,9 +15,9 @@ LONGEST_WHY = 500
 def _environment() -> Any:
     return environment(
         "reweigh.review",
-        label=showing.label,
-        sentence=lambda text: showing.shortened(text, LONGEST_WHY).text,
-        percent=showing.percent,
+        label=visible_text.label,
+        sentence=lambda text: visible_text.shortened(text, LONGEST_WHY).text,
+        percent=visible_text.percent,
         count=lambda number: f"{number:,}",
     )
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..runs import SUSPECT_COLUMNS, Suspect, open_suspects
+from ..tables import arrow
 
 BATCH = 32
 NONE = -1  # the code of a missing label
@@ -28,7 +29,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Labels:
+class LabelColumn:
     """A column of labels as numbers: `names[codes[i]]`, NONE where there is none."""
 
     names: tuple[str, ...]
@@ -131,7 +132,7 @@ class Suspects:
 
 
 def _searched(example: str, wanted: str, *, cells: bool) -> str:
-    """The text to look in; parsing JSON is dear, and needless where the bare text rules it out."""
+    """The text to look in; parsing JSON is slow, and needless where the bare text rules it out."""
     folded = example.casefold()
     if not cells:
         return folded
@@ -141,11 +142,10 @@ def _searched(example: str, wanted: str, *, cells: bool) -> str:
     return "\n".join(str(value) for value in values).casefold()
 
 
-def _labels(column: Any) -> Labels:
-    import pyarrow
-
-    merged = column.cast(pyarrow.string()).combine_chunks().dictionary_encode()
-    if isinstance(merged, pyarrow.ChunkedArray):
+def _labels(column: Any) -> LabelColumn:
+    pa = arrow()
+    merged = column.cast(pa.string()).combine_chunks().dictionary_encode()
+    if isinstance(merged, pa.ChunkedArray):
         merged = merged.unify_dictionaries().combine_chunks()
     codes = merged.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int32)
-    return Labels(tuple(merged.dictionary.to_pylist()), codes)
+    return LabelColumn(tuple(merged.dictionary.to_pylist()), codes)

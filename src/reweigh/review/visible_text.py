@@ -1,4 +1,4 @@
-"""Labels, cells and texts made fit to be shown: bounded, and with nothing invisible at work in them.
+"""LabelColumn, cells and texts made fit to be shown: bounded, and with nothing invisible at work in them.
 
 Escaping is the templates' (every value, always). This is about what escaping leaves: characters that
 turn the direction of the text after them or show nothing at all are shown as their code points, and

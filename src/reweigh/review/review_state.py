@@ -1,4 +1,4 @@
-"""The reviewer's desk: the suspects, what was decided about them, and which one comes next.
+"""A review in progress: the suspects, what was decided about them, and which one comes next.
 
 Arrow keys walk through the rows that match the selection; while that shows what is to do, through the
 decided ones among them as well, so that one can look back. A decision leads to the next row that still
@@ -24,7 +24,7 @@ KEPT_SEARCHES = 4
 
 
 @dataclass(frozen=True)
-class Progress:
+class ReviewProgress:
     """How many suspects there are, and how many were dealt with in which way."""
 
     total: int
@@ -37,7 +37,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Place:
+class WalkPlace:
     """Where a suspect stands among those one can walk through, and the rows around it.
 
     `after` is where a decision will lead; None if nothing will be left.
@@ -50,7 +50,7 @@ class Place:
     after: int | None
 
 
-class Desk:
+class ReviewState:
     """The state of a review; one lock, so that two tabs see one order of events."""
 
     def __init__(self, run: TrainedRun) -> None:
@@ -66,7 +66,7 @@ class Desk:
         )
 
     def close(self) -> None:
-        """Let go of the file of decisions."""
+        """Free the file of decisions for another process."""
         self._decisions.close()
 
     @property
@@ -84,11 +84,11 @@ class Desk:
         """Bytes of a torn last line that were removed on opening."""
         return self._decisions.repaired
 
-    def progress(self, selection: Selection | None = None) -> Progress:
+    def progress(self, selection: Selection | None = None) -> ReviewProgress:
         """How far the review is: of all suspects, or of those with the properties of a selection."""
         states = self._states if selection is None else self._states[self._matching(selection)]
         counts = np.bincount(states, minlength=1 + len(ACTIONS)).tolist()
-        return Progress(len(states), dict(zip((OPEN, *ACTIONS), counts, strict=True)))
+        return ReviewProgress(len(states), dict(zip((OPEN, *ACTIONS), counts, strict=True)))
 
     def decide(self, decision: Decision) -> Decision:
         """Write a decision about a suspect, as it comes back; the last one wins.
@@ -140,7 +140,7 @@ class Desk:
             return position
         return int(matching[0]) if len(matching) else None
 
-    def place(self, selection: Selection, position: int) -> Place:
+    def place(self, selection: Selection, position: int) -> WalkPlace:
         """Where `position` stands in the walk of the arrow keys."""
         flags = self._matching(selection)
         if selection.show != OPEN:
@@ -151,7 +151,7 @@ class Desk:
         around = [before - 1, before + 1 if here else before]
         rows = [self._row(walk[at]) if 0 <= at < len(walk) else None for at in around]
         after = self.after(selection, position)
-        return Place(
+        return WalkPlace(
             number=before + 1 if here else 0,
             count=len(walk),
             previous=rows[0],

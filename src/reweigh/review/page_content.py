@@ -1,0 +1,113 @@
+"""What the templates are given: the card of one suspect, the progress, labels to choose from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import DataError
+from ..runs import Suspect
+from . import images, visible_text
+from .decisions import Decision
+from .review_state import ReviewState, WalkPlace
+from .selection import Selection
+
+FEW = 10  # classes: each gets a number key
+MOST_OPTIONS = 2_000
+SMALL = 160  # pixels; smaller images are enlarged with their pixels kept sharp
+STATES = {"keep": "Kept", "relabel": "Relabelled", "drop": "Dropped", "skip": "Skipped"}
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Card:
+    """A suspect, its place and its example as shown; `problem` is why there is nothing to show."""
+
+    suspect: Suspect
+    place: WalkPlace
+    state: str | None
+    suggestion: str | None
+    text: visible_text.Shown | None = None
+    cells: tuple[tuple[str, visible_text.Shown], ...] = ()
+    more_cells: int = 0
+    picture: images.Picture | None = None
+    problem: str | None = None
+
+    @property
+    def small(self) -> bool:
+        """Whether the image is to be enlarged."""
+        return self.picture is not None and max(self.picture.width, self.picture.height) <= SMALL
+
+
+def card(review: ReviewState, selection: Selection, position: int) -> Card:
+    """The card of the suspect at a position."""
+    suspect, source = review.suspects.at(position), review.run.source
+    agrees = suspect.suggested_label == suspect.given_label
+    common = {
+        "suspect": suspect,
+        "place": review.place(selection, position),
+        "state": in_words(review.history.of(suspect.index)),
+        "suggestion": None if agrees else suspect.suggested_label,
+    }
+    if source.kind == "text":
+        text = visible_text.shortened(suspect.example, visible_text.LONGEST_TEXT)
+        return Card(**common, text=text)  # type: ignore[arg-type]
+    if source.kind == "table":
+        cells, more = visible_text.cells(suspect.example, target=source.target)
+        return Card(**common, cells=tuple(cells), more_cells=more)  # type: ignore[arg-type]
+    try:
+        return Card(**common, picture=images.picture(source.data, suspect.example))  # type: ignore[arg-type]
+    except DataError as error:
+        return Card(**common, problem=visible_text.visible(str(error)))  # type: ignore[arg-type]
+
+
+def in_words(decision: Decision | None) -> str | None:
+    """A decision in words.
+
+    >>> in_words(Decision(3, "relabel", "dog"))
+    'Relabelled to dog'
+    """
+    if decision is None:
+        return None
+    to = f" to {visible_text.label(decision.label)}" if decision.label is not None else ""
+    return STATES[decision.action] + to
+
+
+def view(review: ReviewState, selection: Selection, row: int | None) -> Json:
+    """The card of `row`, else of the first that matches, None if nothing does; and the progress."""
+    position = None if row is None else review.suspects.position(row)
+    if position is None:
+        position = review.first(selection)
+    shown = None if position is None else card(review, selection, position)
+    return {"card": shown, **progress(review, selection)}
+
+
+def progress(review: ReviewState, selection: Selection) -> Json:
+    """How far the review is, of all and of what is selected."""
+    everything = review.progress()
+    here = review.progress(selection) if selection.narrows else everything
+    return {"selection": selection, "progress": everything, "here": here}
+
+
+def options(review: ReviewState) -> dict[str, dict[str, int]]:
+    """The labels to filter by and how often they occur; there is no list of numbers."""
+    if review.run.source.task != "classes":
+        return {}
+    labels = {"given": review.suspects.given, "suggested": review.suspects.suggested}
+    return {
+        name: dict(list(column.counts().items())[:MOST_OPTIONS]) for name, column in labels.items()
+    }
+
+
+def choices(classes: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Key and label of every class, if they are few; digits are their own keys.
+
+    >>> choices(("cat", "dog")), choices(("7", "3"))
+    ([('1', 'cat'), ('2', 'dog')], [('7', '7'), ('3', '3')])
+    """
+    if len(classes) > FEW:
+        return []
+    if all(len(name) == 1 and name in "0123456789" for name in classes):
+        return [(name, name) for name in classes]
+    return list(zip("1234567890", classes, strict=False))

@@ -15,7 +15,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from reweigh.core.ops import OPERATIONS, RECORDED, STOPS, Linear, Use, gradients, tangent_of_call
+from reweigh.core.ops import (
+    OPERATIONS,
+    RECORDED,
+    STOPS,
+    Linear,
+    Use,
+    gradients_of_call,
+    tangent_of_call,
+)
 from reweigh.core.ops.registry import Absent, LinearTangent, Operation, ZeroTangent, operation
 
 aten: Any = torch.ops.aten
@@ -289,7 +297,7 @@ def test_weight_gradients_are_autograds(case: Case):
         results = case.run(args)
         result = results if len(results) > 1 else results[0]
         sources = [args[i] for i in wanted]
-        mine = gradients(case.call, args, case.options, result, g, sources)
+        mine = gradients_of_call(case.call, args, case.options, result, g, sources)
         assert all(map(close, mine, truth)), wanted
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ..model import Direction, differentiable_kernels, differentiable_losses
-from ..ops import Outlived, TangentMode, autograd_records, cell_of, tensors
+from ..ops import Outlived, TangentMode, autograd_records, cell_of, tensors_in
 from ..torch_internals import OpOverload
 from .base import Alignment, Backend, TrainPass
 
@@ -48,7 +48,7 @@ class Propagate(TangentMode):
             return func(*args, **kwargs)
         read = [
             cell
-            for value in tensors((*args, *kwargs.values()))
+            for value in tensors_in((*args, *kwargs.values()))
             if self.tangent(value) is not None and (cell := cell_of(value)) is not None
         ]
         if not read:

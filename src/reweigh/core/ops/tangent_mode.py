@@ -170,10 +170,10 @@ def autograd_records(func: OpOverload) -> bool:
     return torch.is_grad_enabled() or func.namespace != "aten"
 
 
-def tensors(values: Iterable[Any]) -> Iterator[Tensor]:
-    """Every tensor among the arguments of an operation."""
+def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
+    """Every tensor among the arguments, or the results, of an operation."""
     for value in values:
         if isinstance(value, Tensor):
             yield value
         elif isinstance(value, (tuple, list)):
-            yield from tensors(value)
+            yield from tensors_in(value)

@@ -16,7 +16,7 @@ from ..torch_internals import OpOverload, is_mutable
 from .registry import WEIGHT_GRADIENTS
 
 
-def gradients(
+def gradients_of_call(
     func: OpOverload, args: Any, kwargs: Any, out: Any, g: Tensor, sources: Sequence[Tensor]
 ) -> list[Tensor | None]:
     """The gradient for each of `sources`, which are among the arguments; None where there is none."""

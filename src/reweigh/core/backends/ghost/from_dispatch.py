@@ -29,9 +29,9 @@ from ...ops import (
     autograd_records,
     cell_of,
     drop_cell,
-    gradients,
+    gradients_of_call,
     tangent_of_call,
-    tensors,
+    tensors_in,
 )
 from ...proof import Records
 from ...torch_internals import OpOverload, base_of, is_mutable, version_of
@@ -87,7 +87,7 @@ class WatchedContact:
         self.out: Any = None  # set when the operation has run
         self.found = found  # tangents of the arguments that come from parameters, by id
         self.edge: GradientEdge | None = None
-        involved = list(tensors((*args, *kwargs.values())))
+        involved = list(tensors_in((*args, *kwargs.values())))
         self.sources = [x for x in involved if id(x) in found]
         # Where each source stands in the graph, taken before the operation writes to one of them.
         self.origins = [_origin(x) for x in self.sources]
@@ -180,7 +180,9 @@ class WatchedContact:
     def gradients(self, cotangent: Tensor) -> list[Tensor | None]:
         """The gradient with respect to each of `sources`, given that at the result."""
         self._check_untouched()
-        return gradients(self.func, self.args, self.kwargs, self.out, cotangent, self.sources)
+        return gradients_of_call(
+            self.func, self.args, self.kwargs, self.out, cotangent, self.sources
+        )
 
     def _check_untouched(self) -> None:
         if any(version_of(x) != version for x, version in self._versions):
@@ -216,7 +218,7 @@ class Meet(TangentMode):
         self.path.append(func)
         found: dict[int, Tensor] = {}
         varies = False
-        for value in tensors((*args, *kwargs.values())):
+        for value in tensors_in((*args, *kwargs.values())):
             cell = cell_of(value)
             if cell is not None and cell.owner is self.token:
                 varies = varies or cell.varies
@@ -270,7 +272,7 @@ class Meet(TangentMode):
                     contact.pin()
 
     def _mark(self, out: Any) -> None:
-        for value in tensors(out if isinstance(out, (tuple, list)) else (out,)):
+        for value in tensors_in(out if isinstance(out, (tuple, list)) else (out,)):
             self.attach(value, None, varies=True)
             base = base_of(value)
             if base is not None and not self.varies(base):

@@ -1,4 +1,4 @@
-"""`reweigh bench`: the price of a reweighed step, as a ratio to a plain one."""
+"""`reweigh bench`: the cost of a reweighed step, as a ratio to a plain one."""
 
 from __future__ import annotations
 

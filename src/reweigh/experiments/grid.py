@@ -42,7 +42,7 @@ class Watcher:
         """All cells, the lines of those finished before, and the steps of those to come."""
 
     def tick(self, steps: int) -> None:
-        """So many steps more are done."""
+        """`steps` more steps are done."""
 
     def done(self, cell: Cell, line: Json) -> None:
         """A cell is finished."""

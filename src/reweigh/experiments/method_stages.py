@@ -1,4 +1,4 @@
-"""What a method, as typed, is trained in.
+"""The stages in which a method, as typed, is trained.
 
     uniform                 uniform
     uniform+es+ft           uniform+es -> fine-tuned on the clean images
@@ -19,8 +19,11 @@ BASELINE = "uniform"
 
 @dataclass(frozen=True)
 class MethodStage:
-    """`name` is a method as typed; `start` the stage whose model it goes on with, `pretrained` the
-    one that its method studies before it begins.
+    """One call of `fit`.
+
+    name         a method as typed
+    start        the stage whose model it goes on with; "": a new model
+    pretrained   the stage whose model its method studies before it begins; "": none
     """
 
     name: str

@@ -17,7 +17,7 @@ from .. import __version__
 
 @cache
 def versions() -> dict[str, str]:
-    """Of what the numbers depend on."""
+    """Versions of what the numbers depend on."""
     return {
         "reweigh": __version__,
         "torch": torch.__version__,
@@ -28,7 +28,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def commit() -> str | None:
-    """Of the checkout this package lies in, marked where files differ from it; None if unknown."""
+    """The commit of the checkout this package lies in, marked if files were changed; None if unknown."""
     here = Path(__file__).parents[1]
     inside = _git(here, "ls-files", "--error-unmatch", "__init__.py")
     head = _git(here, "rev-parse", "HEAD")
@@ -47,7 +47,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def _installed_commit() -> str | None:
-    """What pip noted when it installed from a repository."""
+    """The commit that pip noted when it installed from a repository."""
     try:
         text = metadata.distribution("reweigh").read_text("direct_url.json") or "{}"
     except metadata.PackageNotFoundError:

@@ -79,7 +79,7 @@ def run_tasks(
                     try:
                         result = ray.get(reference)
                     except ray.exceptions.RayTaskError as error:
-                        # `work` returns its failures: this one came before it, an import's perhaps.
+                        # `work` returns its failures: this one came before it, perhaps from an import.
                         result = lost(task, f"its worker cannot run it: {_last_line(error)}")
                     except ray.exceptions.RayError as error:
                         result = lost(task, f"its worker was lost twice: {_last_line(error)}")
@@ -142,7 +142,7 @@ def cluster(address: str | None = None, *, cpus: int) -> Iterator[None]:
                     runtime_env={"env_vars": settings} if settings else None,
                     **own,
                 )
-        except Exception as error:  # a start that timed out is a bare one
+        except Exception as error:  # a start that timed out raises a plain Exception
             what = f"no Ray cluster answers at {address}" if address else "Ray does not start here"
             fix = (
                 "start it with `ray start --head`, or leave --address out"
@@ -160,7 +160,7 @@ def cluster(address: str | None = None, *, cpus: int) -> Iterator[None]:
 def _counted(ray: Any, tally: Any, before: int) -> int:
     try:
         return max(before, int(ray.get(tally.done.remote(), timeout=POLL_SECONDS)))
-    except ray.exceptions.RayError:  # busy, or being started anew after its machine was lost
+    except ray.exceptions.RayError:  # busy, or starting again after its machine was lost
         return before
 
 
@@ -169,7 +169,7 @@ def _stop(ray: Any, running: list[Any]) -> None:
     if not running:
         return
     for reference in running:
-        ray.cancel(reference)  # to a running one it is what Ctrl-C is to `fit`
+        ray.cancel(reference)  # a running one sees it as Ctrl-C, and `fit` saves where it is
     _, left = ray.wait(running, num_returns=len(running), timeout=PATIENCE_SECONDS)
     for reference in left:
         ray.cancel(reference, force=True)

@@ -57,7 +57,7 @@ def run_tasks(
     )
     reported = 0
     try:
-        # A process starting up would answer Ctrl-C with a traceback, before it can be told not to.
+        # A process that is starting up would answer Ctrl-C with a traceback.
         with held_interrupts():
             waiting = {pool.submit(_call, work, task) for task in tasks}
         while waiting:
@@ -88,7 +88,7 @@ def _limited(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-# Of a worker process; shared memory can only be handed over at its start.
+# What a worker process shares with the parent; shared memory can only be given at its start.
 _shared: dict[str, Any] = {}
 
 

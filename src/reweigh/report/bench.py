@@ -1,4 +1,4 @@
-"""The figure of a benchmark: the price of a step, method by method, model by model."""
+"""The figure of a benchmark: the cost of a step, method by method, model by model."""
 
 from __future__ import annotations
 

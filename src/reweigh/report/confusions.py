@@ -1,4 +1,4 @@
-"""Figure 6: confusion matrices as squares of one colour, the stronger the larger the share."""
+"""Figure 6: confusion matrices as squares of one colour; the larger a share, the darker its square."""
 
 from __future__ import annotations
 

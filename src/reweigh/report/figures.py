@@ -86,9 +86,9 @@ Draw = Callable[["Axes", Palette], None]
 
 def embedded(name: str, draw: Draw, *, width: float = 4.2, height: float = 2.9) -> str:
     """What `draw(axes, palette)` draws, as an SVG element for the page."""
-    with _canvas(name, PAGE, width, height) as figure:
-        draw(figure.subplots(), PAGE)
-        return _svg(figure)
+    with panel(name, width=width, height=height) as drawn:
+        draw(drawn.axes, PAGE)
+    return drawn.svg
 
 
 def saved(folder: Path, name: str, draw: Draw, *, width: float = 4.2, height: float = 2.9) -> None:

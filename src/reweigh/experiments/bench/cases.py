@@ -1,4 +1,4 @@
-"""The networks and batches on which the price of a step is measured."""
+"""The networks and batches on which the cost of a step is measured."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ __all__ = ["EXPERIMENTS", "DemoSettings", "demonstration", "find_experiment"]
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
     {experiment.id: experiment for experiment in (IMBALANCE, *TABLES, *FIGURES)}
 )
-"""The paper's, by id, in the order of the paper."""
+"""The paper's experiments by id, in the order of the paper."""
 
 
 def find_experiment(name: str) -> Experiment:

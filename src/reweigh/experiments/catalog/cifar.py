@@ -68,7 +68,7 @@ def small(name: str) -> Setup:
             **vars(PAPER["resnet32"].scaled(SMALL_STEPS)),
             optimizer=SGD,
             batch=BATCH,
-            # Looking at 10,000 test images costs as much as 30 steps: `drawn` does, the rest not.
+            # An evaluation on 10,000 test images costs as much as 30 steps: only `drawn` has them.
             evaluate_every=0,
         ),
         scaling="standard",

@@ -40,7 +40,7 @@ FULL = Setup(
         evaluate_every=500,
     ),
 )
-# All but the steps and the seeds is the paper's: 63 cells of 8,000 steps are many hours of two cores.
+# The paper's but for steps and seeds: 63 cells of 8,000 steps take many hours on two cores.
 SMALL = replace(FULL, config=replace(FULL.config, steps=2000, evaluate_every=250))
 PUBLISHED = replace(FULL, recipe=preset("mnist-imbalance", published_code=True), as_published=True)
 PUBLISHED_PLAIN = replace(PUBLISHED, recipe=replace(PUBLISHED.recipe, clean_in_train=True))

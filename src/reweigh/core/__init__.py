@@ -17,24 +17,22 @@ Read in this order: `scores` (what is computed), `backends/double_backward` (the
 """
 
 from .backends import BACKENDS, Choice
-from .model import Batch as Batch
-from .model import Loss as Loss
-from .model import ModelView as ModelView
-from .model import Params as Params
-from .model import batch_size as batch_size
-from .model import differentiable_kernels as differentiable_kernels
-from .model import eager as eager
-from .model import evaluate as evaluate
-from .model import evaluating as evaluating
-from .model import per_example
-from .model import rows as rows
-from .model import trainable as trainable
+from .model import (
+    Batch,
+    Loss,
+    ModelView,
+    Params,
+    batch_size,
+    differentiable_kernels,
+    eager,
+    evaluate,
+    evaluating,
+    per_example,
+    rows,
+    trainable,
+)  # fmt: skip
 from .ops import gradient_rule, tangent_rule
-from .processes import Group, group_of
-from .processes import inside as inside
-from .processes import process_count as process_count
-from .processes import says_lost as says_lost
-from .processes import unanswered as unanswered
+from .processes import Group, group_of, inside, process_count, says_lost, unanswered
 from .reweighter import Reweighter
 from .rule import effective_sample_size, weights_from_scores
 from .safeguard import Safeguard
@@ -42,7 +40,7 @@ from .scores import example_scores
 from .step import Step
 from .validate import Finding, validate
 
-# Public names only. What is imported above "as" itself serves our other packages.
+# The public names. What else is imported above serves our other packages.
 __all__ = [
     "BACKENDS",
     "Choice",

@@ -18,30 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.nn.modules.batchnorm import _BatchNorm as BatchNormBase
-from torch.nn.modules.dropout import _DropoutNd as DropoutBase
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNormBase  # noqa: F401
+from torch.nn.modules.dropout import _DropoutNd as DropoutBase  # noqa: F401
 from torch.utils._python_dispatch import TorchDispatchMode
-
-__all__ = [
-    "BatchNormBase",
-    "DispatchMode",
-    "DropoutBase",
-    "OpOverload",
-    "TorchDispatchMode",
-    "autograd_in_handler",
-    "base_of",
-    "fsdp_groups",
-    "fsdp_state",
-    "fused_recurrence",
-    "is_mutable",
-    "is_view",
-    "join_enabled",
-    "out_of_place",
-    "result_metadata",
-    "saved",
-    "set_fused_recurrence",
-    "version_of",
-]
 
 
 class DispatchMode(TorchDispatchMode):

@@ -12,15 +12,3 @@ from .base import Alignment, Backend, TrainPass
 from .chunked import require_chunk
 from .selection import Choice, Selection, Settled
 from .table import BACKENDS, require_known
-
-__all__ = [
-    "BACKENDS",
-    "Alignment",
-    "Backend",
-    "Choice",
-    "Selection",
-    "Settled",
-    "TrainPass",
-    "require_chunk",
-    "require_known",
-]

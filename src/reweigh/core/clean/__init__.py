@@ -6,14 +6,3 @@ low_rank    the same gradient of linear layers as two factors, where these are s
 
 from .gradient import Cheaper, CleanSide, clean_gradient, shared_clean_gradient
 from .low_rank import Factors, PartlyFactored, collected, paying
-
-__all__ = [
-    "Cheaper",
-    "CleanSide",
-    "Factors",
-    "PartlyFactored",
-    "clean_gradient",
-    "collected",
-    "paying",
-    "shared_clean_gradient",
-]

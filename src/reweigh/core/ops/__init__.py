@@ -12,7 +12,7 @@ weight_gradient    the weight gradients of one call
 layer              an operation as a node of autograd's graph has recorded it
 """
 
-from . import convolution, elementwise, embedding, norms, pooling, shaping, weight_norm  # noqa: F401
+from . import convolution, elementwise, embedding, norms, pooling, shaping, weight_norm
 from .layer import Layer, Use
 from .linear import Linear
 from .registry import OPERATIONS, RECORDED, STOPS, gradient_rule, tangent_rule
@@ -20,22 +20,3 @@ from .tangent import tangent_of_call
 from .tangent_cell import Outlived, cell_of, drop_cell
 from .tangent_mode import TangentMode, autograd_records, tensors_in
 from .weight_gradient import gradients_of_call
-
-__all__ = [
-    "OPERATIONS",
-    "RECORDED",
-    "STOPS",
-    "Layer",
-    "Linear",
-    "Outlived",
-    "TangentMode",
-    "Use",
-    "autograd_records",
-    "cell_of",
-    "drop_cell",
-    "gradient_rule",
-    "gradients_of_call",
-    "tangent_of_call",
-    "tangent_rule",
-    "tensors_in",
-]

@@ -21,26 +21,3 @@ from .group import (
     unanswered,
     unflattened,
 )
-
-__all__ = [
-    "ALONE",
-    "Arriving",
-    "Group",
-    "Listener",
-    "barred",
-    "compute_types",
-    "flattened",
-    "gather_anew",
-    "group_of",
-    "inside",
-    "local",
-    "process_count",
-    "require_group",
-    "says_lost",
-    "sharded_gradients",
-    "through",
-    "trainable_shards",
-    "unanswered",
-    "unflattened",
-    "wrapper_of",
-]

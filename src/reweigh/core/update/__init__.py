@@ -6,13 +6,3 @@ preconditioner    scores measured as an adaptive optimizer steps
 
 from .gradient import ONE, LocalUpdate, update_of
 from .preconditioner import Diagonal, Geometry, diagonal, require_geometry
-
-__all__ = [
-    "ONE",
-    "Diagonal",
-    "Geometry",
-    "LocalUpdate",
-    "diagonal",
-    "require_geometry",
-    "update_of",
-]

@@ -21,6 +21,3 @@ from .one_pass import OnePass
 def make_ghost() -> Ghost:
     """The back-end with all its engines, and nothing remembered yet."""
     return Ghost(OnePass(), CleanFactors().gradient, [FromGraph(), FromDispatch()])
-
-
-__all__ = ["Ghost", "make_ghost"]

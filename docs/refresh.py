@@ -92,13 +92,14 @@ def performance_block() -> str:
 
 def reproduced(name: str) -> tuple[dict[str, Any], dict[tuple[str, str], list[float]]]:
     """What an experiment of the paper is, and its test accuracies by method and setting, in percent."""
-    folder = ROOT / "results" / name
+    from reweigh.results import read_results
+
+    results = read_results(ROOT / "results" / name)
     accuracies: dict[tuple[str, str], list[float]] = {}
-    for line in (folder / "results.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        key = row["method"], " ".join(f"{v}" for v in row["setting"].values())
-        accuracies.setdefault(key, []).append(100 * row["metrics"]["test_accuracy"])
-    return json.loads((folder / "experiment.json").read_text()), accuracies
+    for line in results.lines:
+        key = line["method"], " ".join(f"{v}" for v in line["setting"].values())
+        accuracies.setdefault(key, []).append(100 * line["metrics"]["test_accuracy"])
+    return results.about, accuracies
 
 
 def imbalance_block() -> str:

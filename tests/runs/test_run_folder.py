@@ -15,7 +15,7 @@ from reweigh.app import Options, Signs, train, write_audit_list, write_predictio
 from reweigh.errors import DataError, UnknownNameError
 from reweigh.report.run import render
 from reweigh.runs import (
-    SUMMARY,
+    RunFile,
     RunSummary,
     as_json,
     differences,
@@ -54,14 +54,15 @@ def test_the_same_options_find_an_old_run_finished(tmp_path):
     data = tmp_path / "rows.csv"
     options = Options(data, data, "label", holdout=0.3, steps=60, threads=1)
     summary = train(options, run, Signs(say=lines.append))
-    assert summary == json.loads((run / SUMMARY).read_text())
+    assert summary == json.loads((run / RunFile.SUMMARY).read_text())
     assert "is finished" in lines[0]
 
 
 def test_what_is_written_is_read_back_to_the_byte(tmp_path):
-    summary = read(write_old_run(tmp_path) / SUMMARY, RunSummary)
+    summary = read(write_old_run(tmp_path) / RunFile.SUMMARY, RunSummary)
     assert summary.comparison[0].gain == 0.5
-    assert write(tmp_path / "s.json", summary) == versioned(summary)
+    write(tmp_path / "s.json", summary)
+    assert json.loads((tmp_path / "s.json").read_text()) == versioned(summary)
     again = read(tmp_path / "s.json", RunSummary)
     assert again == summary
     assert not differences(again, summary)

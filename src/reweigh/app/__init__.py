@@ -29,32 +29,24 @@ if TYPE_CHECKING:
     from .audit_list import write_audit_list
     from .predict import Predictor, load
     from .prediction_file import write_predictions
-    from .training_run import Signs, train
+    from .training_run import Signs, run_training, train
 
 __all__ = [
-    "Options",
-    "Predictor",
-    "Signs",
-    "load",
-    "train",
-    "write_audit_list",
+    "Options", "Predictor", "Signs", "load", "run_training", "train", "write_audit_list",
     "write_predictions",
-]
+]  # fmt: skip
 
 # All but the options need torch, which takes seconds to import; `reweigh train --help` does not.
 _HOMES = {
-    "Predictor": "predict",
-    "Signs": "training_run",
-    "load": "predict",
-    "train": "training_run",
-    "write_audit_list": "audit_list",
-    "write_predictions": "prediction_file",
+    "predict": ("Predictor", "load"),
+    "training_run": ("Signs", "run_training", "train"),
+    "audit_list": ("write_audit_list",),
+    "prediction_file": ("write_predictions",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f".{home}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

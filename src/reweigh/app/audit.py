@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..audit import Ranking, rank_classes, rank_numbers
 from ..data import AnyPart, BatchOptions
 from ..files import whole_file
-from ..runs import AUDIT, AUDIT_COLUMNS, SUSPECT_COLUMNS, SUSPECTS
+from ..runs import AUDIT_COLUMNS, SUSPECT_COLUMNS, RunFile
 from ..tables import ImageFolder, arrow, words
 from ..training import Outcome
 from .final_outputs import TrainOutputs
@@ -63,7 +63,7 @@ def write_ranking(folder: Path, prepared: Prepared, outcome: Outcome, ranking: R
     pa, parquet = arrow(), arrow("parquet")
     ledger = outcome.ledger.table()
     write_rows(
-        folder / AUDIT,
+        folder / RunFile.AUDIT,
         (
             pa.table(_rows(prepared, ledger, ranking, start, start + CHUNK))
             for start in range(0, len(ranking), CHUNK)
@@ -78,7 +78,7 @@ def write_ranking(folder: Path, prepared: Prepared, outcome: Outcome, ranking: R
         pa.array(ranking.probability[:top], from_pandas=True),
     )
     columns |= dict(zip(SUSPECT_COLUMNS[len(AUDIT_COLUMNS) :], added, strict=True))
-    with whole_file(folder / SUSPECTS) as stream:
+    with whole_file(folder / RunFile.SUSPECTS) as stream:
         # Pages of few rows: one long cell must not make a reader take in thousands of others.
         parquet.write_table(pa.table(columns), stream, row_group_size=GROUP, write_batch_size=PAGE)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import whole_file
-from ..runs import AUDIT_COLUMNS, AUDIT_LIST, SUMMARY, open_run
+from ..runs import AUDIT_COLUMNS, RunFile, open_run
 from ..tables import arrow
 from .row_files import is_parquet, write_rows
 
@@ -16,8 +16,8 @@ def write_audit_list(
     run: Path, out: Path | None, *, head: int = 0
 ) -> tuple[Path, int, list[dict[str, Any]]]:
     """Copy a run's ranking to `out` (RUN/audit.csv); the path, the rows, and the first of them."""
-    audit = open_run(run, needs=SUMMARY).audit
-    out = out or run / AUDIT_LIST
+    audit = open_run(run, needs=RunFile.SUMMARY).audit
+    out = out or run / RunFile.AUDIT_LIST
     columns = list(AUDIT_COLUMNS)
     with arrow("parquet").ParquetFile(audit) as file:
         if is_parquet(out):

@@ -17,7 +17,7 @@ import numpy as np
 from ..encoders import HashedTextEncoder, ImageEncoder, LanguageModelEncoder, TableEncoder
 from ..errors import DataError
 from ..files import write_whole
-from ..runs import PREPROCESS, PREPROCESS_ARRAYS, EncoderState, read, versioned, write
+from ..runs import EncoderState, RunFile, read, versioned, write
 from .inspection import Encoder
 
 _KINDS = {
@@ -33,19 +33,19 @@ def save(folder: Path, encoder: Encoder) -> None:
     if isinstance(encoder, HashedTextEncoder):
         stream = io.BytesIO()
         np.savez(stream, **encoder.arrays())  # type: ignore[arg-type]
-        write_whole(folder / PREPROCESS_ARRAYS, stream.getvalue())
-    write(folder / PREPROCESS, _state(encoder))
+        write_whole(folder / RunFile.PREPROCESS_ARRAYS, stream.getvalue())
+    write(folder / RunFile.PREPROCESS, _state(encoder))
 
 
 def load(folder: Path) -> Encoder:
     """Read it."""
-    path = folder / PREPROCESS
+    path = folder / RunFile.PREPROCESS
     saved = read(path, EncoderState)
     if saved.kind not in _KINDS:
         raise DataError(f"{path} is of another version of reweigh; train again with this one")
     try:
         if saved.kind == "hashed_texts":
-            with np.load(folder / PREPROCESS_ARRAYS, allow_pickle=False) as arrays:
+            with np.load(folder / RunFile.PREPROCESS_ARRAYS, allow_pickle=False) as arrays:
                 return HashedTextEncoder.of(saved.state, dict(arrays))
         if saved.kind == "language_model":
             return LanguageModelEncoder(**saved.state)

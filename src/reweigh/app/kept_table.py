@@ -51,7 +51,3 @@ class KeptTable(Table):
             yield piece.select(wanted)
         if room >= 0:  # compressed files can be small and their rows not
             self._kept.extend(pieces)
-
-    def forget(self) -> None:
-        """Free the rows; the next look reads the file."""
-        self._kept.clear()

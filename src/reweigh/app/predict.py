@@ -18,7 +18,7 @@ import torch
 from ..data import BatchOptions, Part, Scaling
 from ..encoders import HashedTextEncoder, ImageEncoder, LanguageModelEncoder
 from ..errors import DataError
-from ..runs import SUMMARY, ModelDescription, TrainedRun, open_run
+from ..runs import ModelDescription, RunFile, TrainedRun, open_run
 from ..tables import (
     PIECE_ROWS,
     Piece,
@@ -102,7 +102,7 @@ def batch_options(described: ModelDescription) -> BatchOptions:
 
 def load(run: str | Path) -> Predictor:
     """The model of a finished run folder, with its pre-processing."""
-    return Predictor(open_run(Path(run), needs=SUMMARY))
+    return Predictor(open_run(Path(run), needs=RunFile.SUMMARY))
 
 
 def image_paths(data: Any) -> Sequence[Path]:

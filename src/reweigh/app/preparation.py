@@ -19,7 +19,7 @@ from torch import Tensor
 from ..data import Part, Task
 from ..encoders import robust_scale
 from ..errors import DataError
-from ..runs import ENCODED
+from ..runs import RunFile
 from . import encoder_file
 from .encoded_rows import EncodedRows, EncodingProgress, encode
 from .inspection import Inspected, Say, inspect_files
@@ -84,9 +84,9 @@ def prepare(
     inspected = inspect_files(options, say=say)
     split = split_rows(inspected, options, say=say)
     encoder_file.save(folder, inspected.encoder)
-    (folder / ENCODED).mkdir(exist_ok=True)
+    (folder / RunFile.ENCODED).mkdir(exist_ok=True)
     files = {
-        role: encode(source, inspected.encoder, folder / ENCODED, role, progress=progress)
+        role: encode(source, inspected.encoder, folder / RunFile.ENCODED, role, progress=progress)
         for role, source in inspected.sources.items()
     }
     inspected = inspected.without_labels()

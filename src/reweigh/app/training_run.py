@@ -14,18 +14,10 @@ from pathlib import Path
 from ..errors import DataError, SettingError
 from ..files import writable_folder, write_whole
 from ..runs import (
-    COMPARE,
-    ENCODED,
-    NETWORK,
-    OPTIONS,
-    PREPROCESS,
-    PREPROCESS_ARRAYS,
-    SOURCE,
-    SUMMARY,
-    UNREADABLE,
     Json,
     ModelDescription,
     Network,
+    RunFile,
     RunSource,
     RunSummary,
     differences,
@@ -44,8 +36,8 @@ from .preparation import Prepared, prepare
 from .summary import JudgedRun, summarise
 
 RELEASE_EVERY = 200  # steps; encoded rows in memory are freed then
-PREPARED = {ENCODED, PREPROCESS, PREPROCESS_ARRAYS}
-"""What lies in a folder before training begins."""
+PREPARED = {RunFile.ENCODED, RunFile.PREPROCESS, RunFile.PREPROCESS_ARRAYS}
+"""What a folder may hold before training begins."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +51,19 @@ class Signs:
 
 def train(options: Options, out: Path, signs: Signs | None = None) -> Json:
     """Train on the user's data into the folder `out`; the content of its summary.json."""
-    signs = signs or Signs()
+    return versioned(run_training(options, out, signs or Signs()))
+
+
+def run_training(options: Options, out: Path, signs: Signs) -> RunSummary:
+    """`train`, with the summary as a value."""
     writable_folder(out)
     _check(out, options)
-    if (out / SUMMARY).exists():
+    if (out / RunFile.SUMMARY).exists():
         signs.say(f"{out} is finished; remove it, or give another --out, to train again")
-        return versioned(read(out / SUMMARY, RunSummary))
+        return read(out / RunFile.SUMMARY, RunSummary)
     prepared = prepare(options, out, say=signs.say, progress=signs.encoding)
     # Only now is the folder this run's: options that were refused must not bind the next ones.
-    write(out / OPTIONS, options)
+    write(out / RunFile.OPTIONS, options)
     plan, shape = choose_config(prepared, options), choose_network(prepared, options)
     _describe(out, options, prepared, plan, shape)
     signs.say(_plan(prepared, plan, shape))
@@ -75,7 +71,7 @@ def train(options: Options, out: Path, signs: Signs | None = None) -> Json:
     seen = TrainOutputs(prepared.task.train)
     ours = trainer.fit(plan, out, train=seen)
     rivals = {
-        method: trainer.fit(replace(plan, method=method), out / COMPARE / method)
+        method: trainer.fit(replace(plan, method=method), out / RunFile.COMPARE / method)
         for method in (METHODS if options.compare else ())
     }
     signs.say("ranking the labels")
@@ -83,16 +79,17 @@ def train(options: Options, out: Path, signs: Signs | None = None) -> Json:
     ranking = rank(prepared.task.train, ours.outcome, plan.batch, plain=plain, seen=seen)
     write_ranking(out, prepared, ours.outcome, ranking)
     summary = summarise(prepared, plan, shape, {plan.method: ours, **rivals}, ranking)
-    written = write(out / SUMMARY, summary)
-    shutil.rmtree(out / ENCODED, ignore_errors=True)
-    return written
+    write(out / RunFile.SUMMARY, summary)
+    shutil.rmtree(out / RunFile.ENCODED, ignore_errors=True)
+    return summary
 
 
 def _check(out: Path, options: Options) -> None:
     """`out` must be new, or hold this very run."""
-    path = out / OPTIONS
+    path = out / RunFile.OPTIONS
     if path.exists():
-        for name, (there, here) in differences(read(path, Options), options).items():
+        if different := differences(read(path, Options), options):
+            name, (there, here) = next(iter(different.items()))
             raise SettingError(
                 f"{out} holds a run with other options ({flag(name)} there "
                 f"{there}, here {here}); give another --out, or remove it"
@@ -141,7 +138,7 @@ def _describe(
         centre=prepared.target_scale.centre,
         scale=prepared.target_scale.scale,
     )
-    write(out / NETWORK, described)
+    write(out / RunFile.NETWORK, described)
     source = RunSource(
         kind=inspected.kind,
         task=inspected.task,
@@ -156,10 +153,10 @@ def _describe(
         encoding=options.encoding,
         delimiter=getattr(data, "delimiter", None),
     )
-    write(out / SOURCE, source)
+    write(out / RunFile.SOURCE, source)
     if len(prepared.unreadable):
         names = [data.files[i] for i in prepared.unreadable]  # type: ignore[union-attr]
-        write_whole(out / UNREADABLE, "".join(f"{name}\n" for name in names))
+        write_whole(out / RunFile.UNREADABLE, "".join(f"{name}\n" for name in names))
 
 
 def _plan(prepared: Prepared, plan: Config, shape: Network) -> str:

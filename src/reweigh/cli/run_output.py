@@ -14,25 +14,28 @@ from .bar import shown_bar
 
 if TYPE_CHECKING:
     from ..app import Signs
+    from ..runs import RunSummary
 
 
-def tell(summary: dict[str, Any], out: Path, page: Path) -> None:
+def tell(summary: RunSummary, out: Path, page: Path) -> None:
     """The figures, the notes and what to do next."""
-    metric, where = summary["metric"], summary["judged_on"]
-    if where:
-        rows = f"{summary['judged_rows']:,} {'test' if where == 'test' else 'held-out clean'} rows"
-        interval = (
-            f" ± {numeral(summary['interval'], 3)}" if summary["interval"] is not None else ""
+    if summary.figure is not None:
+        kind = "test" if summary.judged_on == "test" else "held-out clean"
+        typer.echo(
+            f"\n{summary.metric} on {summary.judged_rows:,} {kind} rows: "
+            f"{numeral(summary.figure, 4)}{_give_or_take(summary.interval)}"
         )
-        typer.echo(f"\n{metric} on {rows}: {numeral(summary['figure'], 4)}{interval}")
-        for line in summary["comparison"]:
-            half = "" if line["interval"] is None else f" ± {numeral(line['interval'], 3)}"
-            gain = numeral(line["gain"], 3, sign=True)
-            typer.echo(f"  {line['name']}: {numeral(line['figure'], 4)}   gain {gain}{half}")
-    typer.echo(f"{summary['suggestions']:,} of {summary['train_rows']:,} labels look wrong")
-    for warning in summary["warnings"]:
-        typer.secho(f"note: {warning['what']} {warning['do']}", fg=typer.colors.YELLOW)
+    for line in summary.comparison:
+        gain = numeral(line.gain, 3, sign=True) + _give_or_take(line.interval)
+        typer.echo(f"  {line.name}: {numeral(line.figure, 4)}   gain {gain}")
+    typer.echo(f"{summary.suggestions:,} of {summary.train_rows:,} labels look wrong")
+    for advice in summary.warnings:
+        typer.secho(f"note: {advice.what} {advice.do}", fg=typer.colors.YELLOW)
     typer.echo(f"report: {page}\nnext:   reweigh audit {out}   or   reweigh review {out}")
+
+
+def _give_or_take(interval: float | None) -> str:
+    return "" if interval is None else f" ± {numeral(interval, 3)}"
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import typer
 from ..app import Options
 from ..errors import DataError, ReweighError, SettingError
 from ..files import writable_folder
-from ..runs import DROPPED, OPTIONS, differences, read
+from ..runs import RunFile, differences, read
 from .run_output import signs, tell
 
 app = typer.Typer(add_completion=False)
@@ -107,10 +107,10 @@ def train(
         options, out = _asked(given), out or OUT
     writable_folder(out)
     with signs() as watched:
-        from ..app import train as run
+        from ..app import run_training
         from ..report import write_report
 
-        summary = run(options, out, watched)
+        summary = run_training(options, out, watched)
         page = write_report(out)
     tell(summary, out, page)
 
@@ -131,8 +131,8 @@ def _with_reviewed(confirmed: Path) -> Options:
     """The options of the run a file of confirmed rows lies in, with those rows added."""
     if not confirmed.is_file():
         raise DataError(f"there is no {confirmed}; expected what `reweigh review` exports into RUN")
-    before = read(_folder(confirmed) / OPTIONS, Options, others=False)
-    dropped = tuple(p for p in (confirmed.with_name(DROPPED),) if p.is_file())
+    before = read(_folder(confirmed) / RunFile.OPTIONS, Options, others=False)
+    dropped = tuple(p for p in (confirmed.with_name(RunFile.DROPPED),) if p.is_file())
     return replace(
         before,
         also_clean=(*before.also_clean, confirmed),
@@ -156,7 +156,7 @@ def _is_free(folder: Path, options: Options) -> bool:
     if not folder.exists():
         return True
     try:
-        return not differences(read(folder / OPTIONS, Options), options)
+        return not differences(read(folder / RunFile.OPTIONS, Options), options)
     except ReweighError:
         return False
 

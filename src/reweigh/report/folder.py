@@ -7,11 +7,11 @@ from pathlib import Path
 
 from ..errors import DataError
 from ..results import LINES
-from ..runs import SOURCE
+from ..runs import RunFile
 from . import demo, experiment, run
 
 KINDS: dict[str, Callable[[Path], Path]] = {
-    SOURCE: run.write_report,  # `reweigh train`
+    RunFile.SOURCE: run.write_report,  # `reweigh train`
     LINES: experiment.write_report,  # `reweigh reproduce`
     "results.json": demo.write_report,  # `reweigh demo`
 }

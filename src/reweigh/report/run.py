@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write_whole
-from ..runs import REPORT, SUMMARY, RunSource, RunSummary, Suspect, TrainedRun, open_run
+from ..runs import RunFile, RunSource, RunSummary, Suspect, TrainedRun, open_run
 from .figures import MUTED, OURS, PLAIN, panel
 from .page import render as render_page
 
@@ -28,14 +28,14 @@ LINES = {"reweigh": "solid", "uniform": (0, (4, 2)), "random": "dotted"}
 
 def write_report(folder: Path) -> Path:
     """Write `report.html` into a finished run folder; its path."""
-    page = folder / REPORT
+    page = folder / RunFile.REPORT
     write_whole(page, render(folder))
     return page
 
 
 def render(folder: Path) -> str:
     """The page as text."""
-    run = open_run(folder, needs=SUMMARY)
+    run = open_run(folder, needs=RunFile.SUMMARY)
     summary = run.summary()
     weights = {k: v for k, v in summary.class_weights.items() if v is not None}
     return render_page(

@@ -21,15 +21,7 @@ from typing import IO
 
 from ..errors import DataError
 from ..files import whole_file
-from ..runs import (
-    CHANGES,
-    CONFIRMED,
-    CORRECTED_PARQUET,
-    CORRECTED_TEXT,
-    DROPPED,
-    RunSource,
-    TrainedRun,
-)
+from ..runs import RunFile, RunSource, TrainedRun
 from ..tables import arrow
 from ..text import harmless
 from . import visible_text
@@ -76,14 +68,17 @@ def export(
         for index, made in standing.items()
         if made.action in ("keep", "relabel")
     }
-    with whole_file(run.path / CONFIRMED) as stream:
+    with whole_file(run.path / RunFile.CONFIRMED) as stream:
         stream.write(_confirmed(confirmed, corrections).encode())
-    with whole_file(run.path / DROPPED) as stream:
+    with whole_file(run.path / RunFile.DROPPED) as stream:
         stream.writelines(f"{line}\n".encode() for line in ("index", *sorted(corrections.dropped)))
-    with whole_file(run.path / CHANGES) as stream:
+    with whole_file(run.path / RunFile.CHANGES) as stream:
         stream.writelines(line.encode() for line in _changes(corrections))
     return Exported(
-        files=(corrected, *(run.path / name for name in (CONFIRMED, DROPPED, CHANGES))),
+        files=(
+            corrected,
+            *(run.path / name for name in (RunFile.CONFIRMED, RunFile.DROPPED, RunFile.CHANGES)),
+        ),
         relabelled=len(corrections.labels),
         dropped=len(corrections.dropped),
         confirmed=len(confirmed),
@@ -102,7 +97,7 @@ def export_run(run: TrainedRun, *, exact: bool = False) -> Exported:
 
 def corrected_name(run: TrainedRun) -> str:
     """Parquet stays parquet, with its types; all else becomes text."""
-    return CORRECTED_PARQUET if _is_parquet(run.source) else CORRECTED_TEXT
+    return RunFile.CORRECTED_PARQUET if _is_parquet(run.source) else RunFile.CORRECTED_TEXT
 
 
 def _is_parquet(source: RunSource) -> bool:

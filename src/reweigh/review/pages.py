@@ -26,7 +26,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from ..errors import ReweighError, SettingError
-from ..runs import CHANGES, CONFIRMED, DROPPED
+from ..runs import RunFile
 from . import images, page_content, visible_text
 from .decisions import Decision
 from .exports import corrected_name, export
@@ -124,7 +124,8 @@ class Pages:
         """An exported file, to save."""
         run = self._review.run
         names = {
-            name: run.path / name for name in (corrected_name(run), CONFIRMED, DROPPED, CHANGES)
+            name: run.path / name
+            for name in (corrected_name(run), RunFile.CONFIRMED, RunFile.DROPPED, RunFile.CHANGES)
         }
         path = names.get(request.path_params["name"])
         if path is None or not path.is_file():

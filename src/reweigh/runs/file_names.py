@@ -27,17 +27,22 @@ Written by `reweigh audit` and `reweigh review`:
     confirmed.csv, dropped.csv, corrected.csv or corrected.parquet, changes.diff
 """
 
-CONFIG, METRICS, WEIGHTS = "config.json", "metrics.jsonl", "weights.parquet"
-MODEL, CHECKPOINTS = "model.safetensors", "checkpoints"
 FINAL = "final"
+"""The key of the last line of metrics.jsonl."""
 
-OPTIONS, SOURCE, NETWORK, SUMMARY = "options.json", "source.json", "network.json", "summary.json"
-PREPROCESS, PREPROCESS_ARRAYS = "preprocess.json", "preprocess.npz"
-AUDIT, SUSPECTS, UNREADABLE = "audit.parquet", "suspects.parquet", "unreadable.txt"
-ENCODED, COMPARE = "encoded", "compare"
-REPORT = "report.html"
 
-AUDIT_LIST = "audit.csv"
-DECISIONS = "decisions.jsonl"
-CONFIRMED, DROPPED, CHANGES = "confirmed.csv", "dropped.csv", "changes.diff"
-CORRECTED_TEXT, CORRECTED_PARQUET = "corrected.csv", "corrected.parquet"
+class RunFile:
+    """A name in a run folder: `folder / RunFile.SUMMARY`."""
+
+    CONFIG, METRICS, WEIGHTS = "config.json", "metrics.jsonl", "weights.parquet"
+    MODEL, CHECKPOINTS = "model.safetensors", "checkpoints"
+
+    OPTIONS, SOURCE, NETWORK = "options.json", "source.json", "network.json"
+    PREPROCESS, PREPROCESS_ARRAYS = "preprocess.json", "preprocess.npz"
+    AUDIT, SUSPECTS, UNREADABLE = "audit.parquet", "suspects.parquet", "unreadable.txt"
+    ENCODED, COMPARE = "encoded", "compare"
+    SUMMARY, REPORT = "summary.json", "report.html"
+
+    AUDIT_LIST, DECISIONS = "audit.csv", "decisions.jsonl"
+    CONFIRMED, DROPPED, CHANGES = "confirmed.csv", "dropped.csv", "changes.diff"
+    CORRECTED_TEXT, CORRECTED_PARQUET = "corrected.csv", "corrected.parquet"

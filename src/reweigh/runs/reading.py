@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ..errors import DataError, ReweighError
 from ..files import write_whole
 from ..optional import optional
-from .file_names import AUDIT, DECISIONS, NETWORK, SOURCE, SUMMARY, SUSPECTS
+from .file_names import RunFile
 from .json_values import Json, as_json, of_json
 from .schema import SUSPECT_COLUMNS, ModelDescription, RunSource, RunSummary, Suspect
 
@@ -29,25 +29,25 @@ class TrainedRun:
     @property
     def suspects(self) -> Path:
         """The suspicious rows, most suspicious first."""
-        return self.path / SUSPECTS
+        return self.path / RunFile.SUSPECTS
 
     @property
     def audit(self) -> Path:
         """Every training row, ranked."""
-        return self.path / AUDIT
+        return self.path / RunFile.AUDIT
 
     @property
     def decisions(self) -> Path:
         """What people decided, in the order they did."""
-        return self.path / DECISIONS
+        return self.path / RunFile.DECISIONS
 
     def model(self) -> ModelDescription:
         """How to use the weights."""
-        return read(self.path / NETWORK, ModelDescription)
+        return read(self.path / RunFile.NETWORK, ModelDescription)
 
     def summary(self) -> RunSummary:
         """What the run found."""
-        return read(self.path / SUMMARY, RunSummary)
+        return read(self.path / RunFile.SUMMARY, RunSummary)
 
     def first_suspects(self, count: int) -> list[Suspect]:
         """The `count` most suspicious rows, or as many as there are."""
@@ -56,9 +56,9 @@ class TrainedRun:
         return [] if first is None else [Suspect(**row) for row in first.to_pylist()]
 
 
-def open_run(folder: Path, *, needs: str = SUSPECTS) -> TrainedRun:
+def open_run(folder: Path, *, needs: str = RunFile.SUSPECTS) -> TrainedRun:
     """The run in `folder`, once it has the file `needs`; an error says what it lacks."""
-    path = folder / SOURCE
+    path = folder / RunFile.SOURCE
     values = _values(path)
     if not (folder / needs).exists():
         raise DataError(
@@ -73,11 +73,9 @@ def read(path: Path, kind: type[T], *, others: bool = True) -> T:
     return _decoded(path, kind, _values(path), others=others)
 
 
-def write(path: Path, value: Any) -> Json:
-    """Write a dataclass with the version of these files; what was written."""
-    content = versioned(value)
-    write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
-    return content
+def write(path: Path, value: Any) -> None:
+    """Write a dataclass with the version of these files."""
+    write_whole(path, json.dumps(versioned(value), indent=1, allow_nan=False) + "\n")
 
 
 def versioned(value: Any) -> Json:

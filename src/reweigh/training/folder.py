@@ -1,13 +1,7 @@
-"""The run folder.
+"""What training writes into a run folder, and reads back (names and content: runs/file_names.py).
 
-    config.json         the config, and a fingerprint of the data it was run on
-    metrics.jsonl       one evaluation a line; the last line, once the run is finished, has "final"
-    weights.parquet     what each training example counted (audit/ledger.py)
-    model.safetensors   the trained model
-    checkpoints/        where to go on from
-
-All are pure functions of config, data and model: no times, no paths. The final line is written
-last; a folder without it is unfinished, and the same call goes on.
+All files are pure functions of config, data and model: no times, no paths. The line with the final
+metrics is written last; a folder without it is unfinished, and the same call goes on.
 """
 
 from __future__ import annotations
@@ -23,16 +17,7 @@ from torch import Tensor
 from ..audit import Ledger, encode, read_ledger
 from ..errors import DataError, SettingError
 from ..files import sweep, unwritable, writable_folder, write_whole
-from ..runs import (
-    CHECKPOINTS,
-    CONFIG,
-    FINAL,
-    METRICS,
-    MODEL,
-    WEIGHTS,
-    as_json,
-    of_json,
-)
+from ..runs import FINAL, RunFile, as_json, of_json
 from .config import Config
 
 Point = dict[str, Any]
@@ -59,7 +44,7 @@ class RunFolder:
         `sweeps`: this process is the one that writes, and removes what a killed one left.
         """
         writable_folder(path)
-        file = path / CONFIG
+        file = path / RunFile.CONFIG
         if file.exists():
             theirs, their_data = read_config(path)
             if differences := theirs.differences(config):
@@ -75,43 +60,43 @@ class RunFolder:
         else:
             content = as_json(_ConfigFile(data, config))
             write_whole(file, json.dumps(content, indent=2) + "\n")
-        writable_folder(path / CHECKPOINTS)
+        writable_folder(path / RunFile.CHECKPOINTS)
         if sweeps:
             sweep(path)
-            sweep(path / CHECKPOINTS)
+            sweep(path / RunFile.CHECKPOINTS)
         return cls(path)
 
     @property
     def checkpoints(self) -> Path:
         """Where checkpoints are kept."""
-        return self.path / CHECKPOINTS
+        return self.path / RunFile.CHECKPOINTS
 
     def points(self) -> list[Point]:
         """The evaluations so far; a line that was being written when the process died is left out."""
-        file = self.path / METRICS
+        file = self.path / RunFile.METRICS
         if not file.exists():
             return []
-        found = []
+        points = []
         for line in file.read_text(encoding="utf-8").splitlines():
             try:
-                found.append(json.loads(line))
+                points.append(json.loads(line))
             except json.JSONDecodeError:
                 break
-        return found
+        return points
 
     def final(self) -> dict[str, Any] | None:
         """The metrics of a finished run; None if it is not finished."""
         points = self.points()
-        found: dict[str, Any] | None = points[-1].get(FINAL) if points else None
-        return found
+        metrics: dict[str, Any] | None = points[-1].get(FINAL) if points else None
+        return metrics
 
     def rewrite(self, points: list[Point]) -> None:
         """The evaluations anew, as a whole: what came after a checkpoint will come again."""
-        write_whole(self.path / METRICS, "".join(map(_line, points)))
+        write_whole(self.path / RunFile.METRICS, "".join(map(_line, points)))
 
     def append(self, point: Point) -> None:
         """One evaluation more."""
-        file = self.path / METRICS
+        file = self.path / RunFile.METRICS
         try:
             with file.open("a", encoding="utf-8") as stream:
                 stream.write(_line(point))
@@ -120,7 +105,7 @@ class RunFolder:
 
     def ledger(self) -> Ledger:
         """What each training example counted, from the finished run's table."""
-        return read_ledger(self.path / WEIGHTS)
+        return read_ledger(self.path / RunFile.WEIGHTS)
 
     def finish(
         self, model: Mapping[str, Tensor], ledger: Ledger, labels: Tensor, points: list[Point]
@@ -130,18 +115,18 @@ class RunFolder:
 
         # Tied parameters are saved once each: the format knows no sharing.
         tensors = {name: t.detach().cpu().contiguous().clone() for name, t in model.items()}
-        write_whole(self.path / MODEL, save(tensors))
-        write_whole(self.path / WEIGHTS, encode(ledger, labels))
+        write_whole(self.path / RunFile.MODEL, save(tensors))
+        write_whole(self.path / RunFile.WEIGHTS, encode(ledger, labels))
         self.rewrite(points)
 
 
 def read_config(path: Path) -> tuple[Config, str]:
     """The config of a run folder, and the fingerprint of its data."""
-    file = path / CONFIG
+    file = path / RunFile.CONFIG
     try:
         content = of_json(_ConfigFile, json.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        raise DataError(f"{path} is no run folder: it has no {CONFIG}") from None
+        raise DataError(f"{path} is no run folder: it has no {RunFile.CONFIG}") from None
     except (ValueError, TypeError) as error:
         raise DataError(
             f"{file} cannot be read ({error}); expected what a run writes: choose another folder"
@@ -153,9 +138,11 @@ def read_model(path: Path) -> dict[str, Tensor]:
     """The trained model of a finished run folder, as a state dict."""
     from safetensors.torch import load_file
 
-    file = path / MODEL
+    file = path / RunFile.MODEL
     if not file.exists():
-        raise DataError(f"{path} has no {MODEL}; expected a finished run: let it run to its end")
+        raise DataError(
+            f"{path} has no {RunFile.MODEL}; expected a finished run: let it run to its end"
+        )
     state: dict[str, Tensor] = load_file(file)
     return state
 

@@ -107,6 +107,42 @@ def test_the_table_has_every_package_and_goes_upwards():
         assert all(order.index(other) < order.index(name) for other in below), name
 
 
+# The rooms of core, from the lowest to the highest.
+CORE = (
+    "torch_internals", "model", "rule", "proof", "ops", "processes", "clean", "backends", "update",
+    "health", "session", "safeguard", "step", "scores", "validate", "reweighter",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if package(p) == "core"], ids=lambda p: p.stem)
+def test_the_rooms_of_core_look_downwards(path):
+    room = (*path.relative_to(SOURCE / "core").parts, "")[0].removesuffix(".py")
+    if room != "__init__":
+        targets = {
+            name.split(".")[2] for name, _ in imports(path) if name.startswith("reweigh.core.")
+        }
+        assert all(CORE.index(other) <= CORE.index(room) for other in targets), targets
+
+
+def behind_doors(path: Path) -> set[str]:
+    """What a file imports from inside a package that it is not in itself."""
+    here = ["reweigh", *path.relative_to(SOURCE).parts[:-1]]
+    found = set()
+    for name, _ in imports(path):
+        parts = name.split(".")
+        if parts[0] == "reweigh":
+            pairs = enumerate(zip(parts, here, strict=False))
+            shared = next((k for k, (a, b) in pairs if a != b), len(here))
+            if len(parts) > min(shared, len(parts)) + 1:
+                found.add(name)
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_packages_are_entered_through_their_doors(path):
+    assert not behind_doors(path)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_core_and_methods_need_only_the_base_dependencies(path):
     if package(path) not in {"core", "methods", "clean_set", "errors"}:

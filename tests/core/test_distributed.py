@@ -16,7 +16,7 @@ from support.process_faults import (
     sharded_auto,
 )
 from support.processes import together
-from support.shared_batches import Metered, Shared
+from support.shared_batches import Metered, Shared, softened
 
 SCENARIOS = {
     "even": Shared(),
@@ -35,6 +35,10 @@ SCENARIOS = {
     "plain, literal": Shared(wrap="plain", train=(0, 5), options={"safeguard": None}),
     "last layer": Shared(options={"params": "2"}, train=(6, 3)),
     "chunks": Shared(train=(7, 2), options={"chunk": 3}),
+    "a rule of one's own": Shared(train=(6, 3), options={"rule": softened}),
+    "a rule of one's own, literal": Shared(
+        wrap="plain", options={"rule": softened, "safeguard": None}
+    ),
     "forward_mode": Shared(options={"backend": "forward_mode"}),
     "double_backward": Shared(options={"backend": "double_backward"}),
 }

@@ -20,7 +20,7 @@ TIMEOUT = datetime.timedelta(seconds=180)
 
 
 # A server that has imported these makes the processes: they start at once.
-PRELOADED = ["torch", "reweigh", "shared_batches", "accelerate", "sklearn.datasets", "shared_run",
+PRELOADED = ["torch", "reweigh", "support.shared_batches", "accelerate", "sklearn.datasets", "support.shared_run",
              "pyarrow.parquet", "safetensors.torch"]  # fmt: skip
 
 

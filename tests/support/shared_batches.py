@@ -23,6 +23,11 @@ STEPS = 20
 LOSS = reweigh.per_example(F.cross_entropy)
 
 
+def softened(scores: Tensor) -> Tensor:
+    """A rule of one's own: every example counts, the more the larger its score in the batch."""
+    return torch.softmax(scores / scores.abs().max().clamp(min=1e-30), 0)
+
+
 def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3))
 

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ..errors import SettingError, UnsupportedModelError
-from .backends import Selection, Settled, TrainPass, require_chunk, require_known
+from .backends import BackendSelection, Settled, TrainPass, require_chunk, require_known
 from .clean import CleanSide, clean_gradient, shared_clean_gradient
 from .model import (
     Batch,
@@ -62,7 +62,7 @@ class ModelState:
     """What is known about a model while it stays in one state."""
 
     parameters: dict[str, nn.Parameter]
-    selection: Selection
+    selection: BackendSelection
 
 
 class Session:
@@ -142,7 +142,7 @@ class Session:
             return TwoSides(view, side, settled, metric, group)
 
     def _aligned(
-        self, pass_: TrainPass, direction: Direction, selection: Selection, group: Group
+        self, pass_: TrainPass, direction: Direction, selection: BackendSelection, group: Group
     ) -> Settled:
         """The train batch along `direction`; by ghost at once where it is the choice.
 
@@ -172,7 +172,7 @@ class Session:
         return side
 
     def _new_state(self) -> ModelState:
-        selection = Selection(self.backend, chunk=self._chunk, epsilon=self._epsilon)
+        selection = BackendSelection(self.backend, chunk=self._chunk, epsilon=self._epsilon)
         return ModelState(self.parameters(), selection)
 
     def _processes(self) -> Group:

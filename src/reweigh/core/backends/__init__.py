@@ -10,5 +10,5 @@ empty_share    a process without examples
 
 from .base import Alignment, Backend, TrainPass
 from .chunked import require_chunk
-from .selection import Choice, Selection, Settled
+from .selection import BackendSelection, Choice, Settled
 from .table import BACKENDS, require_known

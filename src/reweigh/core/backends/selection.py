@@ -57,7 +57,7 @@ class Settled:
     sums: ScoreSums | None = None
 
 
-class Selection:
+class BackendSelection:
     """The back-ends of one model in one state, with what they remember of it.
 
     asked:     a name, or "auto".

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..torch_internals import result_metadata, saved
 from .broadcasting import reduced, spread, total
 from .layer import Layer, Use, Uses
-from .registry import NO_PARAMETERS, Absent, LinearTangent, Lookup, Needs, aten, operation
+from .registry import NO_PARAMETERS, LinearTangent, Lookup, Needs, aten, operation
 
 _alpha, _left, _right = saved("alpha"), saved("self"), saved("other")
 
@@ -85,12 +85,9 @@ class Add:
         return Addend(tuple(uses), (), (parameter.shape,), _has_no_rows(parameter, node))
 
 
-@operation(aten.sub.Tensor, aten.sub_.Tensor)
+@operation(aten.sub.Tensor, aten.sub_.Tensor, lacks="parameters are seldom subtracted")
 class Subtract:
     """y = a - alpha b."""
-
-    weight_gradient = Absent("parameters are seldom subtracted, and running it again is cheap")
-    recorded = Absent("parameters are seldom subtracted")
 
     @staticmethod
     def tangent(t: Lookup, out: Tensor, a: Tensor, b: Any, *, alpha: float = 1) -> Tensor | None:
@@ -126,21 +123,16 @@ class Multiply:
         return Multiplier(tuple(uses), (other,), (parameter.shape,), rowless)
 
 
-@operation(aten.neg.default, aten.mul.Scalar, aten.div.Scalar)
+@operation(aten.neg.default, aten.mul.Scalar, aten.div.Scalar, lacks=NO_PARAMETERS)
 class Scale:
     """y = c x with a fixed number c."""
 
     tangent = LinearTangent()
-    weight_gradient = NO_PARAMETERS
-    recorded = NO_PARAMETERS
 
 
-@operation(aten.relu.default, aten.relu_.default)
+@operation(aten.relu.default, aten.relu_.default, lacks=NO_PARAMETERS)
 class Relu:
     """y = max(x, 0)."""
-
-    weight_gradient = NO_PARAMETERS
-    recorded = NO_PARAMETERS
 
     @staticmethod
     def tangent(t: Lookup, out: Tensor, x: Tensor) -> Tensor | None:

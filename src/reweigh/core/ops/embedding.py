@@ -10,7 +10,7 @@ from torch import Tensor
 from ...errors import UnsupportedModelError
 from ..torch_internals import saved
 from .layer import Layer, Uses
-from .registry import Absent, Lookup, Needs, aten, operation
+from .registry import Lookup, Needs, aten, operation
 
 _gradient_is_special = saved("sparse", "scale_grad_by_freq")
 _index, _table_size, _padding = (
@@ -79,12 +79,12 @@ class Embedding:
         return EmbeddingLayer((table,), (_index(node),), (_table_size(node), padding))
 
 
-@operation(aten._embedding_bag.default)
+@operation(
+    aten._embedding_bag.default,
+    lacks="it is cheap to run again, and bags of different sizes cannot be cut by example",
+)
 class EmbeddingBag:
     """y = the sum, or mean, of the rows W[index] of each bag."""
-
-    weight_gradient = Absent("running it again costs no more than the backward kernel by hand")
-    recorded = Absent("bags have no common number of rows: their inputs cannot be cut by example")
 
     @staticmethod
     def tangent(

@@ -14,9 +14,9 @@ from torch import Tensor
 from ..torch_internals import saved
 from .broadcasting import reduced, total
 from .layer import Layer, Uses
-from .registry import Absent, Lookup, Needs, aten, operation
+from .registry import Lookup, Needs, aten, operation
 
-_SELDOM = Absent("products of batches of matrices seldom have a parameter among their operands")
+_SELDOM = "products of batches of matrices seldom have a parameter among their operands"
 _scales, _left_of_sum, _left = saved("alpha", "beta"), saved("mat1"), saved("self")
 
 
@@ -107,19 +107,15 @@ class Affine:
         return Linear((bias, weight), (_left_of_sum(node),) if weight else ())
 
 
-@operation(aten.bmm.default)
+@operation(aten.bmm.default, lacks=_SELDOM)
 class BatchedProduct:
     """y = a b for each matrix of a batch."""
 
     tangent = MatrixProduct.tangent
-    weight_gradient = _SELDOM
-    recorded = _SELDOM
 
 
-@operation(aten.baddbmm.default)
+@operation(aten.baddbmm.default, lacks=_SELDOM)
 class BatchedAffine:
     """y = beta c + alpha a b for each matrix of a batch."""
 
     tangent = Affine.tangent
-    weight_gradient = _SELDOM
-    recorded = _SELDOM

@@ -17,7 +17,7 @@ from torch import Tensor
 from ..torch_internals import saved
 from .broadcasting import per_channel, spread, total
 from .layer import Layer, Uses
-from .registry import Absent, Lookup, Needs, aten, operation
+from .registry import Lookup, Needs, aten, operation
 
 _input_and_statistics = saved("input", "result1", "result2")
 _shape_and_values = saved("normalized_shape", "weight", "bias")
@@ -89,11 +89,11 @@ class LayerNorm:
         return NormLayer((weight, bias), inputs, _shape_and_values(node))
 
 
-@operation(aten.native_group_norm.default)
+@operation(
+    aten.native_group_norm.default, lacks="a layer whose statistics are per group is not written"
+)
 class GroupNorm:
     """Over the channels and places of each group."""
-
-    recorded = Absent("no layer is written for it: its statistics are per group, not per row")
 
     @staticmethod
     def tangent(
@@ -130,11 +130,12 @@ class GroupNorm:
         )
 
 
-@operation(aten.native_batch_norm.default)
+@operation(
+    aten.native_batch_norm.default,
+    lacks="in training it couples the examples of a batch, which ghost cannot follow",
+)
 class BatchNorm:
     """Over the batch, per channel; by the running statistics where it is not in training."""
-
-    recorded = Absent("in training it couples the examples of a batch, which ghost cannot follow")
 
     @staticmethod
     def tangent(

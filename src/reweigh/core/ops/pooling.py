@@ -9,12 +9,9 @@ from torch import Tensor
 from .registry import NO_PARAMETERS, LinearTangent, Lookup, aten, operation
 
 
-@operation(aten.max_pool2d_with_indices.default)
+@operation(aten.max_pool2d_with_indices.default, lacks=NO_PARAMETERS)
 class MaxPool:
     """y = the largest of each window, and where it was."""
-
-    weight_gradient = NO_PARAMETERS
-    recorded = NO_PARAMETERS
 
     @staticmethod
     def tangent(
@@ -28,10 +25,13 @@ class MaxPool:
         return picked.view_as(where), None
 
 
-@operation(aten.avg_pool2d.default, aten._adaptive_avg_pool2d.default, aten.upsample_nearest2d.vec)
+@operation(
+    aten.avg_pool2d.default,
+    aten._adaptive_avg_pool2d.default,
+    aten.upsample_nearest2d.vec,
+    lacks=NO_PARAMETERS,
+)
 class MeanPool:
     """y = the mean of each window; or, the other way, every pixel repeated."""
 
     tangent = LinearTangent()
-    weight_gradient = NO_PARAMETERS
-    recorded = NO_PARAMETERS

@@ -13,7 +13,7 @@ the first two. A facet may be absent. Then something slower is used, which is ri
     weight_gradient   the operation is run once more, under autograd      (weight_gradient.py)
     recorded          ghost watches the forward pass instead of reading its graph
 
-Each operation says why it lacks a facet: `recorded = Absent("...")`.
+An operation that lacks a facet says why where it is registered: `lacks="..."`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Absent:
     reason: str
 
 
-NO_PARAMETERS = Absent("it has no parameters of its own, and seldom takes one with the batch")
+NO_PARAMETERS = "it has no parameters of its own, and seldom takes one with the batch"
 
 
 @dataclass(frozen=True)
@@ -86,17 +86,23 @@ WEIGHT_GRADIENTS: dict[OpOverload, GradientRule] = {}
 RECORDED: dict[str, RecordedRule] = {}
 
 
-def operation(*calls: OpOverload, node: str | None = None) -> Callable[[Any], Any]:
+def operation(
+    *calls: OpOverload, node: str | None = None, lacks: str | None = None
+) -> Callable[[Any], Any]:
     """Register a class with the attributes `tangent`, `weight_gradient` and `recorded`.
 
-    `calls`: what PyTorch's dispatcher calls the operation. `node`: what autograd's graph calls it, for
-    one with a recorded layer.
+    calls: what PyTorch's dispatcher calls the operation.
+    node:  what autograd's graph calls it, for one with a recorded layer.
+    lacks: why the class has not all of the attributes.
     """
 
-    def register(facets: Any) -> Any:
-        made = Operation(
-            facets.__name__, calls, node, facets.tangent, facets.weight_gradient, facets.recorded
-        )
+    def register(cls: Any) -> Any:
+        facets = {}
+        for name in ("tangent", "weight_gradient", "recorded"):
+            if not hasattr(cls, name) and not lacks:
+                raise TypeError(f"{cls.__name__} has no {name}: write it, or say why in lacks=")
+            facets[name] = getattr(cls, name, Absent(lacks or ""))
+        made = Operation(cls.__name__, calls, node, **facets)
         OPERATIONS.append(made)
         if isinstance(made.tangent, LinearTangent):
             LINEAR_TANGENTS.update({call: made.tangent.function or call for call in calls})
@@ -108,7 +114,7 @@ def operation(*calls: OpOverload, node: str | None = None) -> Callable[[Any], An
             _enter(WEIGHT_GRADIENTS, calls, made.weight_gradient)
         if node is not None and not isinstance(made.recorded, Absent):
             RECORDED[node] = made.recorded
-        return facets
+        return cls
 
     return register
 

@@ -23,13 +23,12 @@ from .registry import NO_PARAMETERS, LinearTangent, ZeroTangent, aten, operation
     aten.sum.dim_IntList,
     aten.mean.default,
     aten.mean.dim,
+    lacks=NO_PARAMETERS,
 )
 class Elements:
     """y = elements of x in a new tensor, or sums or means of them."""
 
     tangent = LinearTangent()
-    weight_gradient = NO_PARAMETERS
-    recorded = NO_PARAMETERS
 
 
 def _cast(tangent: Tensor, **options: Any) -> Any:
@@ -40,22 +39,18 @@ def _cast(tangent: Tensor, **options: Any) -> Any:
     return None
 
 
-@operation(aten._to_copy.default)
+@operation(aten._to_copy.default, lacks=NO_PARAMETERS)
 class Cast:
     """y = x in another type, on another device or laid out in another way."""
 
     tangent = LinearTangent(_cast)
-    weight_gradient = NO_PARAMETERS
-    recorded = NO_PARAMETERS
 
 
-@operation(aten.constant_pad_nd.default)
+@operation(aten.constant_pad_nd.default, lacks=NO_PARAMETERS)
 class Pad:
     """y = x with a constant around it, whose derivative is zero."""
 
     tangent = LinearTangent(lambda tangent, pad, value=0: aten.constant_pad_nd(tangent, pad))
-    weight_gradient = NO_PARAMETERS
-    recorded = NO_PARAMETERS
 
 
 @operation(
@@ -66,11 +61,10 @@ class Pad:
     aten.rand_like.default,
     aten.randn_like.default,
     aten.randint_like.default,
+    lacks=NO_PARAMETERS,
 )
 class NoDerivative:
     """y has no derivative: x was detached (by autograd, too, for what it saves), or only its shape or
     its probabilities matter."""
 
     tangent = ZeroTangent()
-    weight_gradient = NO_PARAMETERS
-    recorded = NO_PARAMETERS

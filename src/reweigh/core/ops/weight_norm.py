@@ -6,17 +6,15 @@ import torch
 from torch import Tensor
 
 from .broadcasting import total
-from .registry import Absent, Lookup, aten, operation
-
-_ALL_PARAMETERS = Absent("it never meets the batch: autograd goes on from w to its parameters")
+from .registry import Lookup, aten, operation
 
 
-@operation(aten._weight_norm_interface.default)
+@operation(
+    aten._weight_norm_interface.default,
+    lacks="it never meets the batch: autograd goes on from w to its parameters",
+)
 class WeightNorm:
     """w = g v / |v|, and |v|."""
-
-    weight_gradient = _ALL_PARAMETERS
-    recorded = _ALL_PARAMETERS
 
     @staticmethod
     def tangent(
@@ -30,8 +28,7 @@ class WeightNorm:
         if tv is not None:
             t_length = (v * tv).sum(others, keepdim=True) / length
             by_direction = g / length * (tv - v * t_length / length)
+            t_length = t_length.view_as(out[1])
         if tg is not None:
             by_length = v * tg / length
-        return total(by_direction, by_length), None if t_length is None else t_length.view_as(
-            out[1]
-        )
+        return total(by_direction, by_length), t_length

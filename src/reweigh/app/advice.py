@@ -6,16 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..runs import Advice, Gain
+from ..runs import Advice, MethodComparison
 from ..training import Outcome
 from .preparation import Prepared
 
 FEW_CLEAN = 5
 STARVED = 0.25
-"""A class whose rows count less than this, on average, beside 1 in plain training."""
+"""A class whose rows have a smaller mean weight than this hardly counts; 1 is plain training."""
 
 
-def advise(prepared: Prepared, outcome: Outcome, comparison: Sequence[Gain]) -> list[Advice]:
+def advise(
+    prepared: Prepared, outcome: Outcome, comparison: Sequence[MethodComparison]
+) -> list[Advice]:
     """Everything there is to say."""
     advice = [*_clean_set(prepared), *_starved(prepared, outcome), *_learnt(prepared, outcome)]
     advice += _judged(prepared, comparison)
@@ -77,7 +79,7 @@ def _learnt(prepared: Prepared, outcome: Outcome) -> list[Advice]:
     return []
 
 
-def _judged(prepared: Prepared, comparison: Sequence[Gain]) -> list[Advice]:
+def _judged(prepared: Prepared, comparison: Sequence[MethodComparison]) -> list[Advice]:
     if not prepared.judged_on:
         return [Advice(
             "Nothing was kept for judging, so there is no honest figure of how good the model is.",

@@ -1,4 +1,4 @@
-"""Every training row ranked by suspicion, written so that a page of it can be read alone.
+"""Every training row ranked by suspicion, in files of which a small part can be read alone.
 
 audit.parquet      index, given_label, suggested_label, suspicion, mean_weight, zero_share, seen
 suspects.parquet   the first 100,000 of them, with the row itself and a sentence that says why

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..runs import Gain
+from ..runs import MethodComparison
 from .final_outputs import TestOutputs
 
 METHODS = {"uniform": "plain", "random": "random weights"}
@@ -31,7 +31,7 @@ def interval(judged: TestOutputs) -> float | None:
     return Z * float((p * (1 - p) / (n + Z**2)) ** 0.5)
 
 
-def gain(method: str, ours: TestOutputs, theirs: TestOutputs) -> Gain:
+def gain(method: str, ours: TestOutputs, theirs: TestOutputs) -> MethodComparison:
     """How much better ours is than `method`."""
     n = len(ours.values)
     half: float | None = None
@@ -45,4 +45,4 @@ def gain(method: str, ours: TestOutputs, theirs: TestOutputs) -> Gain:
         better = float(differences.mean())
         if n > 1:
             half = Z * float(differences.std(ddof=1)) / n**0.5
-    return Gain(method, METHODS[method], figure(theirs), better, half)
+    return MethodComparison(method, METHODS[method], figure(theirs), better, half)

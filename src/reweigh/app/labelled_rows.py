@@ -62,7 +62,7 @@ def _confirmed(path: Path, classes: tuple[str, ...], size: int) -> LabelledRows:
         if not classes:
             given.append(numbers(piece.column("label")))
             continue
-        # An apostrophe that only kept a spreadsheet from running the label is no part of it.
+        # An apostrophe that keeps a spreadsheet from running the label is no part of it.
         names = [
             name[1:] if name is not None and name not in code and name.startswith("'") else name
             for name in label_words(piece.column("label")).to_pylist()

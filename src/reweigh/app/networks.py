@@ -1,4 +1,4 @@
-"""Which network, how large, how long: defaults by the size of the data, all of them printed.
+"""Which network, how large, how long to train: defaults by the size of the data, which are printed.
 
 tables, texts   a multi-layer perceptron, two hidden layers
 images          a plain convolutional network, see models/image_cnn.py

@@ -1,8 +1,8 @@
-"""Which row does what: train, clean, test; and everything that must be refused before training.
+"""Which row is for training, which is clean, which is for judging; what does not fit is refused.
 
-rows of data   -> clean, if marked or confirmed;  left out, if unlabelled, unreadable, dropped,
+rows of data   -> clean, if marked or confirmed;  left out, if without a label, unreadable, dropped,
                   or the same as a clean or a test row;  else train
-rows of clean  -> clean, less those held out for judging
+rows of clean  -> clean, but for those held out for judging
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RowSplit:
 
 
 def split_rows(inspected: Inspected, options: Options, *, say: Say) -> RowSplit:
-    """Sort the rows by what is known before any is decoded; raises on labels that do not fit."""
+    """Split the rows by their labels and marks, before any row is decoded."""
     classes = _classes(inspected)
     parts = {
         role: _labelled(inspected, role, classes) if role in inspected.sources else _none()
@@ -104,7 +104,7 @@ def _labelled(inspected: Inspected, role: str, classes: tuple[str, ...]) -> Labe
 
 
 def _with_common_classes(split: RowSplit, *, only_clean_classes: bool, say: Say) -> RowSplit:
-    """Classes of train and clean must be the same, and two at least."""
+    """The classes of train and clean rows must be the same, and at least two."""
     in_train = set(split.train.labels.astype(int))
     clean_labels = np.concatenate([split.own_clean.labels, split.clean.labels])
     in_clean = set(clean_labels.astype(int))

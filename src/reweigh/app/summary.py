@@ -1,4 +1,4 @@
-"""What a finished run found: figures, gains, warnings, curves."""
+"""The results of a finished run: figures, gains, warnings, curves."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def predict(
     ],
     encoding: Annotated[str, typer.Option(help="Of a CSV file.")] = "utf-8",
 ) -> None:
-    """Predict with a trained run: a row out for every row in, in the same order.
+    """Predict with a trained run: one row out for every row in, in the same order.
 
     Columns: index, predicted, and the probability of each class. The target column may be missing
     in the data. Example:  reweigh predict reweigh-run --data new.csv --out predicted.csv

@@ -54,7 +54,7 @@ def render(folder: Path) -> str:
 
 
 def _curves(summary: RunSummary) -> str:
-    """The figure of merit during training, a line a method."""
+    """The figure of merit during training, one line per method."""
     classes = summary.metric == "accuracy"
     key = "test_accuracy" if classes else "test_loss"
     what = {"test": "test rows", "holdout": "held-out clean rows"}.get(
@@ -62,11 +62,10 @@ def _curves(summary: RunSummary) -> str:
     )
     with panel("curves") as drawn:
         for method, points in summary.curves.items():
-            found = [(point["step"], point[key]) for point in points if point.get(key) is not None]
-            steps, values = zip(*found, strict=True) if found else ((), ())
+            known = [point for point in points if point.get(key) is not None]
             drawn.axes.plot(
-                steps,
-                values,
+                [point["step"] for point in known],
+                [point[key] for point in known],
                 color=COLOURS[method],
                 linestyle=LINES[method],
                 linewidth=1.8,

@@ -4,10 +4,11 @@ Read in this order:
 
     suspects       suspects.parquet, one row at a time
     decisions      decisions.jsonl, append-only
-    selection      which suspects to show: class, suggestion, suspicion, state, search
+    suspect_filter which suspects to show: class, suggestion, suspicion, state, search
     review_state   the three together: where to go next, how far the review is
     exports        corrected data, confirmed rows, the list of changes (corrections, delimited)
-    pages          addresses and what they answer (page_content, visible_text, images, rendering)
+    pages          addresses and what they answer (page_content, visible_text, suspect_image,
+                   rendering)
     gate           who may ask
     serving        loopback, port, browser, Ctrl-C
 """

@@ -1,8 +1,8 @@
 """The data with a review's decisions carried out: delimited text, parquet, or a listing of images.
 
-Each checks before it changes: the number of rows, and the label found at every row it touches, must be
-those of the run. A decision carried out on another row than the one a person looked at would be worse
-than none.
+Each function checks before it changes: the number of rows, and the label of every row it touches, must
+be those of the run. A decision carried out on another row than the one a person looked at would be
+worse than none.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ class Corrections:
         """The rows to which something happens."""
         return [index for index in self.given if index in self.labels or index in self.dropped]
 
-    def check(self, index: int, found: object) -> None:
+    def check(self, index: int, label: str) -> None:
         """That the row is the one that was looked at, as far as its label tells."""
-        if not _same(str(found), self.given[index]):
+        if not _same(label, self.given[index]):
             raise DataError(
-                f"row {index} of the data has the label {found!r}, but had {self.given[index]!r} when "
+                f"row {index} of the data has the label {label!r}, but had {self.given[index]!r} when "
                 "the run was trained; the data have changed since: train again"
             )
 
 
 @dataclass
 class Corrected:
-    """What was met on the way: cells made safe, and the labels of decided rows as the data spell them."""
+    """How many cells were made safe, and the labels of decided rows as the data spell them."""
 
     guarded: int = 0
-    found: dict[int, str] = field(default_factory=dict)
+    labels: dict[int, str] = field(default_factory=dict)
 
 
 def correct_delimited(source: RunSource, corrections: Corrections, out: IO[bytes]) -> Corrected:
@@ -72,8 +72,8 @@ def correct_delimited(source: RunSource, corrections: Corrections, out: IO[bytes
             else:
                 index, rows = rows, rows + 1
                 if index in corrections.given:
-                    met.found[index] = cells[column].strip() if column < len(cells) else ""
-                    corrections.check(index, met.found[index])
+                    met.labels[index] = cells[column].strip() if column < len(cells) else ""
+                    corrections.check(index, met.labels[index])
                 if index in corrections.dropped:
                     continue
                 if index in corrections.labels:
@@ -101,8 +101,8 @@ def correct_parquet(source: RunSource, corrections: Corrections, out: IO[bytes])
             for batch in file.iter_batches(batch_size=16_384):
                 decided = [i for i in range(rows, rows + len(batch)) if i in corrections.given]
                 for index in decided:
-                    met.found[index] = str(batch.column(column)[index - rows].as_py())
-                    corrections.check(index, met.found[index])
+                    met.labels[index] = str(batch.column(column)[index - rows].as_py())
+                    corrections.check(index, met.labels[index])
                 writer.write_batch(_corrected(batch, column, rows, corrections))
                 rows += len(batch)
     _check_rows(source, rows)
@@ -165,12 +165,12 @@ def _check_rows(source: RunSource, rows: int) -> None:
         )
 
 
-def _same(found: str, given: str) -> bool:
+def _same(label: str, given: str) -> bool:
     """Whether two spellings are one label: spaces around, 1 and 1.0, True and true, rounded numbers."""
-    found, given = found.strip(), given.strip()
-    if found.casefold() == given.casefold():
+    label, given = label.strip(), given.strip()
+    if label.casefold() == given.casefold():
         return True
     try:
-        return math.isclose(float(found), float(given), rel_tol=1e-4, abs_tol=1e-6)
+        return math.isclose(float(label), float(given), rel_tol=1e-4, abs_tol=1e-6)
     except ValueError:
         return False

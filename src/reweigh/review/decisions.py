@@ -2,9 +2,9 @@
 
     {"at": "2031-05-04T10:11:12+00:00", "index": 17, "action": "relabel", "label": "dog"}
 
-Decisions on a row form a stack: the last one stands, and `undo` takes it off again. A line counts when
-it has reached the disk (fsync), so whatever a person was told is kept survives a kill or a power cut.
-What such an end can leave is a torn last line; it was never acknowledged, and opening removes it.
+Decisions about a row form a stack: the last one stands, and `undo` takes it off again. A decision is
+confirmed to the person once its line has reached the disk (fsync), so it survives a kill or a power cut.
+Such an end can leave a torn last line; it was never confirmed, and opening the file removes it.
 """
 
 from __future__ import annotations

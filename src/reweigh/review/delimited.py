@@ -1,4 +1,4 @@
-"""A delimited text file, record by record, so that one cell can be changed and every other byte kept.
+"""A delimited text file, record by record: one cell can be changed while every other byte stays.
 
 Bytes that are not text in the file's encoding are carried along and written back as they were.
 """
@@ -94,11 +94,11 @@ def _spans(record: str, delimiter: str) -> list[tuple[int, int]]:
     other = f"[^{re.escape(delimiter)}\r\n]*"
     field = re.compile(f'(?:"(?:[^"]+|"")*"{other}|{other})')
     spans, start = [], 0
-    while found := field.match(record, start):
-        spans.append(found.span())
-        if not record.startswith(delimiter, found.end()):
+    while cell := field.match(record, start):
+        spans.append(cell.span())
+        if not record.startswith(delimiter, cell.end()):
             break
-        start = found.end() + 1
+        start = cell.end() + 1
     return spans
 
 

@@ -1,4 +1,4 @@
-"""What a review leaves behind, written into the run folder on demand, each file whole or not at all.
+"""What a review exports into the run folder, each file whole or not at all.
 
     corrected.csv   the data with the decisions carried out: new labels in the target column, dropped rows
     (or .parquet)   left out, all else as it was; for images a listing path,label
@@ -62,7 +62,7 @@ def export(
     with whole_file(corrected) as stream:
         met = _correct(run.source, suspects, corrections, stream)
     # Given numbers were rounded on the way through the model; the data have them as they are.
-    exactly = met.found if run.source.task == "regression" else given
+    exactly = met.labels if run.source.task == "regression" else given
     confirmed = {
         index: made.label if made.label is not None else exactly[index]
         for index, made in standing.items()

@@ -1,4 +1,4 @@
-"""Who may ask: the person at this computer who was shown the address, in pages of ours, and no one else.
+"""Who may ask: only the person at this computer who was shown the address, and only from our pages.
 
 - The token of the printed address, once; from then on a cookie that no script can read and no other
   site's page can make the browser send.

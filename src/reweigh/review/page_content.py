@@ -7,10 +7,10 @@ from typing import Any
 
 from ..errors import DataError
 from ..runs import Suspect
-from . import images, visible_text
+from . import suspect_image, visible_text
 from .decisions import Decision
 from .review_state import ReviewState, WalkPlace
-from .selection import Selection
+from .suspect_filter import SuspectFilter
 
 FEW = 10  # classes: each gets a number key
 MOST_OPTIONS = 2_000
@@ -31,7 +31,7 @@ class Card:
     text: visible_text.Shown | None = None
     cells: tuple[tuple[str, visible_text.Shown], ...] = ()
     more_cells: int = 0
-    picture: images.Picture | None = None
+    picture: suspect_image.Picture | None = None
     problem: str | None = None
 
     @property
@@ -40,7 +40,7 @@ class Card:
         return self.picture is not None and max(self.picture.width, self.picture.height) <= SMALL
 
 
-def card(review: ReviewState, selection: Selection, position: int) -> Card:
+def card(review: ReviewState, selection: SuspectFilter, position: int) -> Card:
     """The card of the suspect at a position."""
     suspect, source = review.suspects.at(position), review.run.source
     agrees = suspect.suggested_label == suspect.given_label
@@ -57,7 +57,7 @@ def card(review: ReviewState, selection: Selection, position: int) -> Card:
         cells, more = visible_text.cells(suspect.example, target=source.target)
         return Card(**common, cells=tuple(cells), more_cells=more)  # type: ignore[arg-type]
     try:
-        return Card(**common, picture=images.picture(source.data, suspect.example))  # type: ignore[arg-type]
+        return Card(**common, picture=suspect_image.picture(source.data, suspect.example))  # type: ignore[arg-type]
     except DataError as error:
         return Card(**common, problem=visible_text.visible(str(error)))  # type: ignore[arg-type]
 
@@ -74,7 +74,7 @@ def in_words(decision: Decision | None) -> str | None:
     return STATES[decision.action] + to
 
 
-def view(review: ReviewState, selection: Selection, row: int | None) -> Json:
+def view(review: ReviewState, selection: SuspectFilter, row: int | None) -> Json:
     """The card of `row`, else of the first that matches, None if nothing does; and the progress."""
     position = None if row is None else review.suspects.position(row)
     if position is None:
@@ -83,7 +83,7 @@ def view(review: ReviewState, selection: Selection, row: int | None) -> Json:
     return {"card": shown, **progress(review, selection)}
 
 
-def progress(review: ReviewState, selection: Selection) -> Json:
+def progress(review: ReviewState, selection: SuspectFilter) -> Json:
     """How far the review is, of all and of what is selected."""
     everything = review.progress()
     here = review.progress(selection) if selection.narrows else everything

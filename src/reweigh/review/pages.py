@@ -27,14 +27,14 @@ from starlette.routing import Route
 
 from ..errors import ReweighError, SettingError
 from ..runs import RunFile
-from . import images, page_content, visible_text
+from . import page_content, suspect_image, visible_text
 from .decisions import Decision
 from .exports import corrected_name, export
 from .gate import Gate, Keys
 from .page_content import in_words
 from .rendering import render
 from .review_state import ReviewState
-from .selection import SHOW, Selection
+from .suspect_filter import SHOW, SuspectFilter
 
 STATIC = {
     "review.css": "text/css",
@@ -65,7 +65,7 @@ def application(review: ReviewState, keys: Keys) -> Gate:
 
 
 class Pages:
-    """What each address answers; what waits for the disk does so in a thread."""
+    """What each address answers. What waits for the disk runs in a thread."""
 
     def __init__(self, review: ReviewState) -> None:
         self._review = review
@@ -73,7 +73,7 @@ class Pages:
 
     def page(self, request: Request) -> Response:
         """The whole page, at the row and selection of the address."""
-        run, selection = self._review.run, Selection.of(request.query_params)
+        run, selection = self._review.run, SuspectFilter.of(request.query_params)
         content = render(
             "page.html",
             folder=run.path,
@@ -89,12 +89,12 @@ class Pages:
     def card(self, request: Request) -> Response:
         """The card of a row, or of the first that matches."""
         query = request.query_params
-        return self._answer(Selection.of(query), _row(query.get("row")))
+        return self._answer(SuspectFilter.of(query), _row(query.get("row")))
 
     def progress(self, request: Request) -> Response:
-        """The counts, and what stands for a row; asked for now and then, for what other tabs do."""
+        """The counts, and the decision about a row; the page asks now and then, since other tabs decide too."""
         row = _row(request.query_params.get("row"))
-        selection = Selection.of(request.query_params)
+        selection = SuspectFilter.of(request.query_params)
         return JSONResponse(
             {
                 "progress": render(
@@ -116,8 +116,10 @@ class Pages:
         position = review.suspects.position(request.path_params["index"])
         if position is None or review.run.source.kind != "images":
             raise HTTPException(404)
-        found = images.picture(review.run.source.data, review.suspects.at(position).example)
-        content, media_type = images.content(found)
+        picture = suspect_image.picture(
+            review.run.source.data, review.suspects.at(position).example
+        )
+        content, media_type = suspect_image.content(picture)
         return Response(content, media_type=media_type)
 
     def file(self, request: Request) -> Response:
@@ -174,7 +176,7 @@ class Pages:
             )
         return JSONResponse({"exported": render("exported.html", made=made, exact=exact)})
 
-    def _answer(self, selection: Selection, row: int | None, *, said: str = "") -> Response:
+    def _answer(self, selection: SuspectFilter, row: int | None, *, said: str = "") -> Response:
         view = page_content.view(self._review, selection, row)
         shown = view["card"]
         return JSONResponse(
@@ -210,8 +212,8 @@ async def _body(request: Request) -> Json:
     return body
 
 
-def _selection(body: Json) -> Selection:
-    return Selection.of(dict(parse_qsl(str(body.get("query", "")))))
+def _selection(body: Json) -> SuspectFilter:
+    return SuspectFilter.of(dict(parse_qsl(str(body.get("query", "")))))
 
 
 def _row(text: str | None) -> int | None:

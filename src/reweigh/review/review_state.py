@@ -1,8 +1,8 @@
 """A review in progress: the suspects, what was decided about them, and which one comes next.
 
-Arrow keys walk through the rows that match the selection; while that shows what is to do, through the
-decided ones among them as well, so that one can look back. A decision leads to the next row that still
-matches in full, from the end on to the beginning.
+The arrow keys walk through the rows that match the selection. While it shows what is to do, decided
+rows stay in that walk, so that one can look back. A decision leads to the next row that is still to do
+in the selection; after the last row comes the first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import SettingError, unknown
 from ..runs import TrainedRun
 from .decisions import ACTIONS, UNDO, Decision, Decisions, History, check_shape
-from .selection import OPEN, Selection
+from .suspect_filter import OPEN, SuspectFilter
 from .suspects import Flags, Suspects
 
 KEPT_SEARCHES = 4
@@ -25,7 +25,7 @@ KEPT_SEARCHES = 4
 
 @dataclass(frozen=True)
 class ReviewProgress:
-    """How many suspects there are, and how many were dealt with in which way."""
+    """How many suspects there are, and how many have which state."""
 
     total: int
     counts: dict[str, int]
@@ -51,7 +51,7 @@ class WalkPlace:
 
 
 class ReviewState:
-    """The state of a review; one lock, so that two tabs see one order of events."""
+    """The state of a review. One lock, so that two tabs see the same order of events."""
 
     def __init__(self, run: TrainedRun) -> None:
         self.run = run
@@ -84,7 +84,7 @@ class ReviewState:
         """Bytes of a torn last line that were removed on opening."""
         return self._decisions.repaired
 
-    def progress(self, selection: Selection | None = None) -> ReviewProgress:
+    def progress(self, selection: SuspectFilter | None = None) -> ReviewProgress:
         """How far the review is: of all suspects, or of those with the properties of a selection."""
         states = self._states if selection is None else self._states[self._matching(selection)]
         counts = np.bincount(states, minlength=1 + len(ACTIONS)).tolist()
@@ -122,13 +122,13 @@ class ReviewState:
             self._note(index)
             return index
 
-    def first(self, selection: Selection) -> int | None:
+    def first(self, selection: SuspectFilter) -> int | None:
         """The position to begin at; None if nothing matches."""
         matching = np.flatnonzero(self._matching(selection) & selection.states(self._states))
         return int(matching[0]) if len(matching) else None
 
-    def after(self, selection: Selection, position: int) -> int | None:
-        """The position a decision about `position` leads to; None if nothing will be left."""
+    def after(self, selection: SuspectFilter, position: int) -> int | None:
+        """Where a decision about `position` leads; None if nothing will be left."""
         flags = self._matching(selection) & selection.states(self._states)
         if selection.show != "all":
             flags[position] = False
@@ -140,7 +140,7 @@ class ReviewState:
             return position
         return int(matching[0]) if len(matching) else None
 
-    def place(self, selection: Selection, position: int) -> WalkPlace:
+    def place(self, selection: SuspectFilter, position: int) -> WalkPlace:
         """Where `position` stands in the walk of the arrow keys."""
         flags = self._matching(selection)
         if selection.show != OPEN:
@@ -165,7 +165,7 @@ class ReviewState:
     def _row(self, position: int) -> int:
         return int(self.suspects.index[position])
 
-    def _matching(self, selection: Selection) -> Flags:
+    def _matching(self, selection: SuspectFilter) -> Flags:
         chosen = selection.properties(self.suspects)
         return chosen & self._containing(selection.search) if selection.search else chosen
 

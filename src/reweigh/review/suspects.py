@@ -1,8 +1,8 @@
 """The suspicious rows: `suspects.parquet`, most suspicious first.
 
-What filters need (row, labels, suspicion) is held in memory, a few bytes a row. Examples are read when
-they are looked at, or one after the other to search them: at most a row group at a time, of a group
-written in small pages only a page.
+What filters need (row, labels, suspicion) is held in memory: a few bytes per row. Examples are read when
+they are looked at, or one after the other to search them: at most one row group at a time, and only
+one page of a group that was written in small pages.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LabelColumn:
 
 
 class Suspects:
-    """The file, opened; a position is a place in its order, an index a row of the data."""
+    """The opened file. A position is a place in its order, an index is a row of the data."""
 
     def __init__(self, path: Path) -> None:
         # Two, since a decoder must not be used from two threads, and looking must not wait for a
@@ -111,15 +111,15 @@ class Suspects:
         `cells` says that examples are JSON objects, of which only the values are searched.
         """
         wanted = text.casefold()
-        found = np.zeros(len(self), dtype=bool)
+        flags: Flags = np.zeros(len(self), dtype=bool)
         if text.isdecimal():
-            found |= self.index == int(text[:18])
+            flags |= self.index == int(text[:18])
         for labels in (self.given, self.suggested):
-            found |= labels.where([wanted in name.casefold() for name in labels.names])
+            flags |= labels.where([wanted in name.casefold() for name in labels.names])
         for position, example in enumerate(self.examples()):
-            if not found[position]:
-                found[position] = wanted in _searched(example, wanted, cells=cells)
-        return found
+            if not flags[position]:
+                flags[position] = wanted in _searched(example, wanted, cells=cells)
+        return flags
 
     def examples(self) -> Iterator[str]:
         """Every example, in the order of positions."""

@@ -1,9 +1,9 @@
-"""LabelColumn, cells and texts made fit to be shown: bounded, and with nothing invisible at work in them.
+"""Labels, cells and texts made fit to be shown: of bounded length, with nothing invisible in them.
 
-Escaping is the templates' (every value, always). This is about what escaping leaves: characters that
-turn the direction of the text after them or show nothing at all are shown as their code points, and
-what is very long is cut, with its length said. Legitimate right-to-left text stays as it is; the page
-isolates it from what is around.
+The templates escape every value. This module deals with what escaping leaves: characters that change the
+direction of the text after them, or show nothing at all, are shown as their code points. A very long
+text is cut, and its length is said. Right-to-left text stays as it is; the page isolates it from the
+text around it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def visible(text: str) -> str:
     'good⟨U+202E⟩dab'
     """
     text = _LONE.sub("\ufffd", text.replace("\r\n", "\n"))
-    return _HIDDEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+    return _HIDDEN.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text)
 
 
 def shortened(text: str, limit: int) -> Shown:

@@ -46,7 +46,7 @@ class TrainedRun:
         return read(self.path / RunFile.NETWORK, ModelDescription)
 
     def summary(self) -> RunSummary:
-        """What the run found."""
+        """The results of the run."""
         return read(self.path / RunFile.SUMMARY, RunSummary)
 
     def first_suspects(self, count: int) -> list[Suspect]:

@@ -104,8 +104,8 @@ class EncoderState:
 
 
 @dataclass(frozen=True)
-class Gain:
-    """Ours beside another method: `gain` is positive where ours is better.
+class MethodComparison:
+    """Another method beside ours: `gain` is positive where ours is better.
 
     figure      the other's
     interval    half a 95% interval of the gain; None where one row says nothing about it
@@ -158,7 +158,7 @@ class TrainingPlan:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a finished run found.
+    """The results of a finished run.
 
     metric           "accuracy", or "mean absolute error" in a regression
     judged_on        "test", "holdout", or "" where nothing was kept for judging
@@ -174,7 +174,7 @@ class RunSummary:
     judged_rows: int
     figure: float | None
     interval: float | None
-    comparison: tuple[Gain, ...]
+    comparison: tuple[MethodComparison, ...]
     train_rows: int
     clean_rows: int
     suggestions: int

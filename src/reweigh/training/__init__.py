@@ -13,7 +13,7 @@ Read in this order:
     criteria             the loss that fits a model's outputs
     problem_builder      what a method may know of the task
     evaluation           accuracy and loss of a model;  run_metrics  those of a run
-    folder, checkpoints  the files
+    run_folder, checkpoints    the files
     environment          Accelerate, threads, random numbers, signals, lost processes
     averages, divergence, progress    what is observed along the way
 """
@@ -22,9 +22,9 @@ from ..core import evaluating
 from .config import Config, Optimizer
 from .evaluation import EVALUATION_BATCH, Judged, Observer, judge
 from .fitting import fit
-from .folder import RunFolder, read_config, read_model
 from .phases import Phase, phases
 from .progress import Now, Progress, bar
+from .run_folder import RunFolder, read_config, read_model
 from .run_metrics import Outcome
 from .schedules import PAPER, FineTune, PaperSchedule, Schedule
 

@@ -132,5 +132,5 @@ class Config:
 
     def differences(self, other: Config) -> list[str]:
         """The fields in which two configs differ: "steps: 100 and 200"."""
-        found = differences(self, other)
-        return [f"{name}: {mine} and {theirs}" for name, (mine, theirs) in found.items()]
+        both = differences(self, other)
+        return [f"{name}: {mine} and {theirs}" for name, (mine, theirs) in both.items()]

@@ -2,7 +2,7 @@
 
     phases:  [pretrain] -> main -> [fine_tune]          phases.py
     each:    build -> restore -> run                    running_phase.py, loop.py
-    then:    judge -> write                             run_metrics.py, folder.py
+    then:    judge -> write                             run_metrics.py, run_folder.py
 
 Called again with the same folder and config, `fit` continues where it stopped, to the same bits on a
 CPU. A finished run is read back.
@@ -29,11 +29,11 @@ from .config import Config
 from .criteria import criterion_for
 from .environment import Stop, listening, surroundings, telling_of_lost_processes
 from .evaluation import Observer
-from .folder import Point, RunFolder, read_model
 from .loop import Hooks, run
 from .phases import FINE_TUNE, MAIN, PRETRAIN, phases
 from .progress import Now, Progress
 from .run_context import ModelFactory, RunContext, load, make_pairs, make_seeded
+from .run_folder import Point, RunFolder, read_model
 from .run_metrics import Outcome, curve_metrics, final_metrics
 from .running_phase import RunningPhase, Weights, baseline_weights, build
 
@@ -56,7 +56,7 @@ def fit(
 
     task:       a `data.Task`, or a `data.StreamedTask` whose train part stays in its shards.
     make_model: called without arguments, under the run's seed.
-    out:        the run folder (folder.py); None keeps everything in memory.
+    out:        the run folder (run_folder.py); None keeps everything in memory.
     pretrained: a plain baseline on the same data, for methods that start from one: a run folder or
                 a state dict. Without it, the baseline is trained first.
     criterion:  `criterion(outputs, targets) -> Tensor[n]`; by default cross-entropy for outputs

@@ -11,7 +11,7 @@ from torch import nn
 from ..audit import Ledger
 from ..data import AnyPart, AnyTask
 from .evaluation import Judged
-from .folder import Point
+from .run_folder import Point
 
 Judge = Callable[[str, AnyPart], tuple[Judged, Judged]]
 """Called with the name of a part ("test", "hyper", "clean", "train") and the part."""

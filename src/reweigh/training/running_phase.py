@@ -16,11 +16,11 @@ from ..methods import make
 from .averages import Averages
 from .config import Config
 from .criteria import classes_of
-from .folder import read_config, read_model
 from .optimizers import make_optimizer, unwrapped
 from .phases import MAIN, Phase
 from .problem_builder import build_problem
 from .run_context import RunContext, load
+from .run_folder import read_config, read_model
 from .trainer import Trainer
 
 Weights = Mapping[str, Tensor]

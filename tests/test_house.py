@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,15 @@ def test_a_function_fits_a_screen():
         and node.name not in COMMAND_SIGNATURES.get(name(path), set())
     }
     assert not long
+
+
+def test_no_two_public_classes_share_a_name():
+    homes = defaultdict(list)
+    for path, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(name(path))
+    assert {one: files for one, files in homes.items() if len(files) > 1} == {}
 
 
 def test_core_has_no_untyped_cache():

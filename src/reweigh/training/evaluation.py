@@ -22,6 +22,8 @@ from ..data import AnyPart, BatchOptions, in_order
 from ..methods import Criterion
 
 EVALUATION_BATCH = 200
+"""Examples per batch in an evaluation."""
+
 Observer: TypeAlias = Callable[[Tensor], None]
 """Called with the outputs [k, ...] of a batch, in the order of the part."""
 

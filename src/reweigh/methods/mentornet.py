@@ -31,7 +31,7 @@ from .contract import Method, Problem, Stateful, View, Weighed, plain_losses
 from .mentor import Mentor, remembered
 from .mentor_examples import labelled_twice, losses_of_both
 from .method_state import MethodState
-from .percentile import check, moving_percentile, update
+from .percentile import check_shares, moving_percentile, update_percentile
 from .seeding import seeded
 
 
@@ -46,7 +46,7 @@ def mentornet(
     learning_rate: float = 0.01,
 ) -> Method:
     """Weights from a mentor that reads each example's loss history."""
-    check(percentile, decay, burn_in)
+    check_shares(percentile, decay, burn_in)
     if window < 1:
         raise SettingError(f"window is {window}; expected one visit at least")
     device = problem.train_labels.device
@@ -69,7 +69,7 @@ def mentornet(
         known = losses_of_both(problem, view.model, targets, size=n).to(device) if due else None
         losses = loss(view.model, view.train)
         seen = losses.detach().float().to(device)
-        level = update(threshold, seen, percentile=percentile, decay=decay)
+        level = update_percentile(threshold, seen, percentile=percentile, decay=decay)
         if known is not None:
             history["clean"] = remembered(history["clean"], visit(known, level))
             study(mentor, adam, history["clean"], clean_labels, progress, rounds=rounds)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..errors import SettingError
 from .contract import Method, Problem, View, plain_losses, weighed_by
-from .percentile import check, moving_percentile, update
+from .percentile import check_shares, moving_percentile, update_percentile
 
 
 def mentornet_predefined(
@@ -27,13 +27,15 @@ def mentornet_predefined(
     burn_in: float = 0.2,
 ) -> Method:
     """Train on the examples whose loss is at most a moving percentile of the losses."""
-    check(percentile, decay, burn_in)
+    check_shares(percentile, decay, burn_in)
     if slack < 0:
         raise SettingError(f"slack is {slack}; expected 0 or more, in units of the loss")
     state = moving_percentile(problem.train_labels.device)
 
     def weights(view: View, losses: Tensor) -> Tensor:
-        over = losses - update(state, losses, percentile=percentile, decay=decay).to(losses)
+        over = losses - update_percentile(state, losses, percentile=percentile, decay=decay).to(
+            losses
+        )
         if view.step < burn_in * problem.steps:
             v = torch.ones_like(losses)
         elif slack == 0:

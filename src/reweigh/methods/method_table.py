@@ -27,7 +27,7 @@ from .meta_weight_net import meta_weight_net
 from .proportion import proportion
 from .random import random
 from .reed import reed_hard, reed_soft
-from .requirements import check
+from .requirements import check_problem
 from .resample import resample
 from .reweigh import reweigh, reweigh_literal
 from .s_model import s_model, s_model_conf
@@ -110,7 +110,7 @@ def make(name: str, problem: Problem, **options: Any) -> Method:
     for option in options:
         if option not in known:
             raise unknown(f"option of {name}", option, known)
-    check(problem, entry.needs, name)
+    check_problem(problem, entry.needs, name)
     if not entry.shares and process_count() > 1:
         able = ", ".join(other for other, row in METHODS.items() if row.shares)
         raise SettingError(

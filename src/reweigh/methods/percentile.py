@@ -17,7 +17,9 @@ def moving_percentile(device: torch.device) -> MethodState:
     return MethodState(threshold=torch.full((), torch.nan, device=device))
 
 
-def update(state: MethodState, losses: Tensor, *, percentile: float, decay: float) -> Tensor:
+def update_percentile(
+    state: MethodState, losses: Tensor, *, percentile: float, decay: float
+) -> Tensor:
     """Update lambda with a batch of losses [n], and return it, a scalar."""
     before = state["threshold"]
     now = losses.float().quantile(percentile).to(before.device)
@@ -25,7 +27,7 @@ def update(state: MethodState, losses: Tensor, *, percentile: float, decay: floa
     return state["threshold"].clone()
 
 
-def check(percentile: float, decay: float, burn_in: float) -> None:
+def check_shares(percentile: float, decay: float, burn_in: float) -> None:
     """Raise unless all three are shares."""
     for name, value in (("percentile", percentile), ("decay", decay), ("burn_in", burn_in)):
         if not 0 <= value <= 1:

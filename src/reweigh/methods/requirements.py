@@ -30,7 +30,7 @@ EXPECTED = {
 }
 
 
-def check(problem: Problem, needs: Collection[str], method: str) -> None:
+def check_problem(problem: Problem, needs: Collection[str], method: str) -> None:
     """Refuse a problem whose labels contradict its classes, or that lacks what `method` needs."""
     if len(problem.train_labels) == 0:
         raise SettingError("the train part has no labels; expected one example at least")
@@ -55,7 +55,7 @@ def check(problem: Problem, needs: Collection[str], method: str) -> None:
 
 
 def require(value: T | None, need: str, method: str) -> T:
-    """Return `value`; if it is None, raise as `check` does, for a factory called without `make`."""
+    """Return `value`; if it is None, raise as `check_problem` does, for a factory called without `make`."""
     if value is None:
         raise SettingError(_lacking(need, method))
     return value

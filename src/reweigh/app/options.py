@@ -8,9 +8,10 @@ and `--resume-with` begins a new one with the same options and more checked rows
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 from ..errors import DataError, SettingError
 from ..runs import as_json, of_json
@@ -18,22 +19,20 @@ from ..runs import as_json, of_json
 DATA, TRAINING = "Your data", "Training (defaults fit the size of the data)"
 
 
-def _shown(
-    help_: str | None = None,
-    *,
-    metavar: str | None = None,
-    panel: str | None = DATA,
-    least: int | None = None,
-    default: str | None = None,
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Shown:
     """What the command line shows of an option, and checks.
 
     panel      the group it is listed in; None: the general one
     least      the smallest value that is allowed
     default    the default in words, where it is not a value
     """
-    words = {"help": help_, "metavar": metavar, "panel": panel, "least": least}
-    return {**words, "default": default}
+
+    help: str | None
+    metavar: str | None = None
+    panel: str | None = DATA
+    least: int | None = None
+    default: str | None = None
 
 
 @dataclass(frozen=True)
@@ -45,89 +44,73 @@ class Options:
     and `hidden` are chosen by the size of the data where they are None.
     """
 
-    data: Path = field(
-        metadata=_shown(
+    data: Annotated[
+        Path,
+        Shown(
             "Rows with doubtful labels: CSV, Parquet, or a folder with one folder of images a class.",
-            metavar="D",
-        )
-    )
-    clean: Path | None = field(
-        default=None,
-        metadata=_shown(
-            "A few rows with checked labels, five or more a class; same form.", metavar="C"
+            "D",
         ),
+    ]
+    clean: Annotated[
+        Path | None, Shown("A few rows with checked labels, five or more a class; same form.", "C")
+    ] = None
+    target: Annotated[str | None, Shown("The column of the labels (tables).", "COL")] = None
+    test: Annotated[Path | None, Shown("More checked rows, kept for judging only.", "T")] = None
+    text: Annotated[
+        str | None, Shown("Learn from the texts in this column, in any language.", "COL")
+    ] = None
+    encoder: Annotated[Path | None, Shown("A local transformers encoder for the texts.", "DIR")] = (
+        None
     )
-    target: str | None = field(
-        default=None, metadata=_shown("The column of the labels (tables).", metavar="COL")
-    )
-    test: Path | None = field(
-        default=None, metadata=_shown("More checked rows, kept for judging only.", metavar="T")
-    )
-    text: str | None = field(
-        default=None,
-        metadata=_shown("Learn from the texts in this column, in any language.", metavar="COL"),
-    )
-    encoder: Path | None = field(
-        default=None, metadata=_shown("A local transformers encoder for the texts.", metavar="DIR")
-    )
-    clean_where: str | None = field(
-        default=None,
-        metadata=_shown(
+    clean_where: Annotated[
+        str | None,
+        Shown(
             "Instead of --clean: the checked rows are those of --data that meet this "
             "(==, !=, <, <=, >, >=).",
-            metavar="'COL == VALUE'",
+            "'COL == VALUE'",
         ),
+    ] = None
+    also_clean: Annotated[
+        tuple[Path, ...],
+        Shown("Rows of --data that were looked at, as `index,label`: they count as clean.", "FILE"),
+    ] = ()
+    leave_out: Annotated[
+        tuple[Path, ...], Shown("Rows of --data not to train on, as `index`.", "FILE")
+    ] = ()
+    task: Annotated[str, Shown("auto, classes or regression.")] = "auto"
+    ignore: Annotated[tuple[str, ...], Shown("Leave this column out; may be repeated.", "COL")] = ()
+    encoding: Annotated[str, Shown("Of CSV files.")] = "utf-8"
+    image_size: Annotated[int | None, Shown("Images are resized to this.", "PIXELS", least=8)] = (
+        None
     )
-    also_clean: tuple[Path, ...] = field(
-        default=(),
-        metadata=_shown(
-            "Rows of --data that were looked at, as `index,label`: they count as clean.",
-            metavar="FILE",
-        ),
-    )
-    leave_out: tuple[Path, ...] = field(
-        default=(),
-        metadata=_shown("Rows of --data not to train on, as `index`.", metavar="FILE"),
-    )
-    task: str = field(default="auto", metadata=_shown("auto, classes or regression."))
-    ignore: tuple[str, ...] = field(
-        default=(), metadata=_shown("Leave this column out; may be repeated.", metavar="COL")
-    )
-    encoding: str = field(default="utf-8", metadata=_shown("Of CSV files."))
-    image_size: int | None = field(
-        default=None, metadata=_shown("Images are resized to this.", metavar="PIXELS", least=8)
-    )
-    only_clean_classes: bool = field(
-        default=False, metadata=_shown("Leave out rows of classes that have no clean row.")
-    )
-    compare: bool = field(
-        default=False,
-        metadata=_shown(
+    only_clean_classes: Annotated[
+        bool, Shown("Leave out rows of classes that have no clean row.")
+    ] = False
+    compare: Annotated[
+        bool,
+        Shown(
             "Train plainly and with random weights, too; report the gain, and rank suspects with "
             "the plain model's doubts as well.",
             panel=None,
         ),
-    )
-    holdout: float | None = field(
-        default=None,
-        metadata=_shown(
+    ] = False
+    holdout: Annotated[
+        float | None,
+        Shown(
             "Clean rows kept for judging.",
-            metavar="SHARE",
+            "SHARE",
             panel=None,
             default="0.3 with --compare and no --test",
         ),
-    )
-    steps: int | None = field(default=None, metadata=_shown(metavar="N", panel=TRAINING, least=1))
-    batch: int | None = field(default=None, metadata=_shown(metavar="N", panel=TRAINING, least=2))
-    learning_rate: float | None = field(default=None, metadata=_shown(metavar="X", panel=TRAINING))
-    hidden: int | None = field(
-        default=None,
-        metadata=_shown("Width of the two hidden layers.", metavar="N", panel=TRAINING, least=1),
-    )
-    seed: int = field(default=0, metadata=_shown(metavar="N", panel=TRAINING))
-    threads: int | None = field(
-        default=None, metadata=_shown("Of the CPU.", metavar="N", panel=TRAINING, least=1)
-    )
+    ] = None
+    steps: Annotated[int | None, Shown(None, "N", TRAINING, least=1)] = None
+    batch: Annotated[int | None, Shown(None, "N", TRAINING, least=2)] = None
+    learning_rate: Annotated[float | None, Shown(None, "X", TRAINING)] = None
+    hidden: Annotated[
+        int | None, Shown("Width of the two hidden layers.", "N", TRAINING, least=1)
+    ] = None
+    seed: Annotated[int, Shown(None, "N", TRAINING)] = 0
+    threads: Annotated[int | None, Shown("Of the CPU.", "N", TRAINING, least=1)] = None
 
     def __post_init__(self) -> None:
         if self.clean is None and self.clean_where is None and not self.also_clean:
@@ -139,10 +122,10 @@ class Options:
             raise SettingError("--encoder is for texts; give their column too: --text COLUMN")
         if self.holdout is not None and not 0 <= self.holdout < 1:
             raise SettingError(f"--holdout is {self.holdout:g}; expected a share from 0 to under 1")
-        for known in fields(self):
-            value, least = getattr(self, known.name), known.metadata["least"]
-            if least is not None and value is not None and value < least:
-                raise SettingError(f"{flag(known.name)} is {value}; expected {least} or more")
+        for name, (_, shown) in shown_options().items():
+            value = getattr(self, name)
+            if shown.least is not None and value is not None and value < shown.least:
+                raise SettingError(f"{flag(name)} is {value}; expected {shown.least} or more")
 
     @property
     def held_out(self) -> float:
@@ -169,3 +152,10 @@ class Options:
 def flag(name: str) -> str:
     """The option on the command line."""
     return f"--{name.replace('_', '-')}"
+
+
+@cache
+def shown_options() -> dict[str, tuple[Any, Shown]]:
+    """By name: the type of an option, and what is shown of it."""
+    hints = get_type_hints(Options, include_extras=True)
+    return {name: (get_args(hint)[0], get_args(hint)[1]) for name, hint in hints.items()}

@@ -6,14 +6,15 @@ The options are those of `app.Options`: names, types, defaults and help come fro
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import MISSING, Field, fields, replace
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
-from ..app import Options
+from ..app import Options, Shown, flag, shown_options
 from ..errors import DataError, ReweighError, SettingError
 from ..files import writable_folder
 from ..runs import RunFile, differences, read
@@ -25,41 +26,33 @@ OUT = Path("reweigh-run")
 
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:
     """`command(given, *, ...)` with an option for each field of `Options` in the place of `given`."""
-    hints = get_type_hints(Options)
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    made = [_parameter(field, hints[field.name]) for field in fields(Options)]
-    names = [parameter.name for parameter in made]
+    made = [_parameter(name, kind, shown) for name, (kind, shown) in shown_options().items()]
+    parameters = [*made, *list(inspect.signature(command, eval_str=True).parameters.values())[1:]]
 
     def called(**values: Any) -> None:
-        command({name: values.pop(name) for name in names}, **values)
+        command({name: values.pop(name) for name in shown_options()}, **values)
 
-    parameters = [*made, *own]
     called.__doc__ = command.__doc__
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return called
 
 
-def _parameter(field: Field[Any], kind: Any) -> inspect.Parameter:
-    """An option of the command line; a field without a default, such as `data`, may be missing."""
-    several = get_origin(kind) is tuple
-    flag = [f"--{field.name.replace('_', '-')}"] if kind is bool else []
-    default = None if several or field.default is MISSING else field.default
-    words = field.metadata
+def _parameter(name: str, kind: Any, shown: Shown) -> inspect.Parameter:
+    """An option of the command line. What has no default, as the data, may be missing there."""
+    default = getattr(Options, name, None)
+    if get_origin(kind) is tuple:
+        kind, default = list[get_args(kind)[0]], None  # type: ignore[misc]
     option = typer.Option(
-        *flag,
-        help=words["help"],
-        metavar=words["metavar"],
-        rich_help_panel=words["panel"],
-        show_default=words["default"] or bool(default is not None and kind is not bool),
+        *([flag(name)] if kind is bool else []),
+        help=shown.help,
+        metavar=shown.metavar,
+        rich_help_panel=shown.panel,
+        show_default=shown.default or bool(default is not None and kind is not bool),
     )
-    kind = list[get_args(kind)[0]] if several else kind  # type: ignore[misc]
-    return inspect.Parameter(
-        field.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[kind if default is not None else kind | None, option],
-    )
+    annotation: Any = Annotated[kind if default is not None else kind | None, option]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=annotation)
 
 
 @app.command()
@@ -102,7 +95,7 @@ def train(
                 "--resume-with takes data, clean rows and target from its run folder"
             )
         options = _with_reviewed(resume_with)
-        out = out or _beside(resume_with, options)
+        out = out or _beside(_folder(resume_with), options)
     else:
         options, out = _asked(given), out or OUT
     writable_folder(out)
@@ -122,7 +115,7 @@ def _asked(given: dict[str, Any]) -> Options:
         raise SettingError("which data? give --data, a CSV or Parquet file or a folder of images")
     if not data.exists():
         raise SettingError(f"there is no {data}; expected a CSV or Parquet file or a folder")
-    several = {name for name, kind in get_type_hints(Options).items() if get_origin(kind) is tuple}
+    several = {name for name, (kind, _) in shown_options().items() if get_origin(kind) is tuple}
     values: Any = {n: tuple(v or ()) if n in several else v for n, v in given.items()}
     return Options(**values)
 
@@ -140,16 +133,10 @@ def _with_reviewed(confirmed: Path) -> Options:
     )
 
 
-def _beside(confirmed: Path, options: Options) -> Path:
+def _beside(run: Path, options: Options) -> Path:
     """RUN-2, RUN-3, ...: the first that is free, or that holds the run of these very options."""
-    return next(path for path in _numbered(_folder(confirmed)) if _is_free(path, options))
-
-
-def _numbered(run: Path) -> Iterator[Path]:
-    number = 2
-    while True:
-        yield run.with_name(f"{run.name}-{number}")
-        number += 1
+    numbered = (run.with_name(f"{run.name}-{number}") for number in itertools.count(2))
+    return next(folder for folder in numbered if _is_free(folder, options))
 
 
 def _is_free(folder: Path, options: Options) -> bool:

@@ -15,6 +15,9 @@ replaced on purpose (detach, custom autograd functions): a difference sees throu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 
@@ -63,24 +66,21 @@ def step_size(view: ModelView, direction: Direction, epsilon: float | None) -> T
     return torch.where(length > 0, eta * size / length.clamp(min=1e-38), torch.zeros_like(length))
 
 
-class displaced:
+@contextmanager
+def displaced(model: nn.Module, direction: Direction, h: Tensor) -> Iterator[None]:
     """Move the parameters by h v, and put the very same numbers back on leaving."""
-
-    def __init__(self, model: nn.Module, direction: Direction, h: Tensor) -> None:
-        self.model, self.direction, self.h = model, direction, h
-
-    def __enter__(self) -> None:
-        gather_anew(self.model)
+    gather_anew(model)
+    places = [local(p.detach()) for p in direction.parameters]
+    kept = [place.clone() for place in places]
+    with torch.no_grad():
+        for place, v in zip(places, direction.values, strict=True):
+            place.add_(v * h.to(v.dtype))
+    torch.clear_autocast_cache()
+    try:
+        yield
+    finally:
+        gather_anew(model)
         with torch.no_grad():
-            self.places = [local(p.detach()) for p in self.direction.parameters]
-            self.kept = [place.clone() for place in self.places]
-            for place, v in zip(self.places, self.direction.values, strict=True):
-                place.add_(v * self.h.to(v.dtype))
-        torch.clear_autocast_cache()
-
-    def __exit__(self, *error: object) -> None:
-        gather_anew(self.model)
-        with torch.no_grad():
-            for place, value in zip(self.places, self.kept, strict=True):
+            for place, value in zip(places, kept, strict=True):
                 place.copy_(value)
         torch.clear_autocast_cache()

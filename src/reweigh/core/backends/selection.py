@@ -57,6 +57,16 @@ class Settled:
     sums: ScoreSums | None = None
 
 
+@dataclass(frozen=True)
+class _Task:
+    """What is to be aligned, by whom. closed: back-ends that need not be tried, with the reason."""
+
+    pass_: TrainPass
+    direction: Direction
+    group: Group
+    closed: Mapping[str, str]
+
+
 class BackendSelection:
     """The back-ends of one model in one state, with what they remember of it.
 
@@ -81,9 +91,8 @@ class BackendSelection:
 
     def align(self, pass_: TrainPass, direction: Direction, group: Group = ALONE) -> Settled:
         """The train batch along `direction`, by the back-end asked for or the best that can."""
-        closed = (
-            barred(pass_.view, bool(self.exchanges)) if group.size > 1 or pass_.view.sharded else {}
-        )
+        shared = group.size > 1 or pass_.view.sharded
+        closed = barred(pass_.view, bool(self.exchanges)) if shared else {}
         if group.size == 1:
             require_examples(pass_.batch, which="train")
         elif self.chunk is not None and closed:
@@ -92,7 +101,7 @@ class BackendSelection:
                 f"which may hold different numbers of chunks; expected chunk=None: take smaller "
                 f"batches instead"
             )
-        settled = self._settle(pass_, direction, group, closed)
+        settled = self._settle(_Task(pass_, direction, group, closed))
         if len(settled.alignment.losses) == 0 and (settled.sums is None or not settled.sums.count):
             raise empty("train")
         self.choice = settled.choice
@@ -100,37 +109,31 @@ class BackendSelection:
             self.ghost = None
         return settled
 
-    def _settle(
-        self, pass_: TrainPass, direction: Direction, group: Group, closed: Mapping[str, str]
-    ) -> Settled:
+    def _settle(self, task: _Task) -> Settled:
         if self.asked != "auto":
-            if self.asked in closed:
+            if self.asked in task.closed:
                 raise UnsupportedModelError(
-                    f"{self.asked} {closed[self.asked]}; expected a back-end that does without: use "
-                    f"backend='auto'"
+                    f"{self.asked} {task.closed[self.asked]}; expected a back-end that does without: "
+                    f"use backend='auto'"
                 )
-            choice = self.choice or Choice(self.asked, "asked for")
-            return self._try(choice, pass_, direction, group, closed)
+            return self._try(self.choice or Choice(self.asked, "asked for"), task)
         if self.choice is not None:
-            start = pass_.view.start
+            start = task.pass_.view.start
             try:
-                return self._try(self.choice, pass_, direction, group, closed)
+                return self._try(self.choice, task)
             except UnsupportedModelError:  # the model has taken a path it had not taken before
                 start.restore()
-        return self._cheapest(pass_, direction, group, closed)
+        return self._cheapest(task)
 
-    def _cheapest(
-        self, pass_: TrainPass, direction: Direction, group: Group, closed: Mapping[str, str]
-    ) -> Settled:
-        refused = [f"{name} {why}" for name, why in closed.items()]
-        candidates = [name for name in BACKENDS if name not in closed]
-        start = pass_.view.start
+    def _cheapest(self, task: _Task) -> Settled:
+        refused = [f"{name} {why}" for name, why in task.closed.items()]
+        candidates = [name for name in BACKENDS if name not in task.closed]
+        start = task.pass_.view.start
         for name in candidates:
-            why = _why(name, pass_.view)
+            why = _why(name, task.pass_.view)
             choice = Choice(name, "; ".join([why, *refused]))
             try:
-                last = name == candidates[-1]
-                settled = self._try(choice, pass_, direction, group, closed, last=last)
+                settled = self._try(choice, task, last=name == candidates[-1])
             except UnsupportedModelError as error:
                 start.restore()
                 verb = "failed" if isinstance(error, _Failed) else "refused"
@@ -141,21 +144,12 @@ class BackendSelection:
             return settled
         raise UnsupportedModelError("no back-end can run this model. " + "; ".join(refused))
 
-    def _try(
-        self,
-        choice: Choice,
-        pass_: TrainPass,
-        direction: Direction,
-        group: Group,
-        closed: Mapping[str, str],
-        *,
-        last: bool = True,
-    ) -> Settled:
+    def _try(self, choice: Choice, task: _Task, *, last: bool = True) -> Settled:
         """One back-end, by all processes; a refusal if any of them refuses."""
         alignment: Alignment | None = None
         refusal: UnsupportedModelError | None = None
         try:
-            alignment = self._run(choice, pass_, direction, group, bool(closed))
+            alignment = self._run(choice, task)
         except UnsupportedModelError as error:
             refusal = error
         except ReweighError:
@@ -166,8 +160,8 @@ class BackendSelection:
                 raise
             refusal = _Failed(f"{type(error).__name__}: {error}")
         sums, proof = None, None if alignment is None else alignment.proof
-        if group.size > 1:
-            sums, proof, refusing = _consulted(alignment, direction, group)
+        if task.group.size > 1:
+            sums, proof, refusing = _consulted(alignment, task.direction, task.group)
             if refusing and refusal is None:
                 refusal = UnsupportedModelError(
                     f"process {refusing[0]} cannot run {choice}; its own log says why"
@@ -176,15 +170,13 @@ class BackendSelection:
             raise refusal
         assert alignment is not None
         if proof is not None:
-            require_scores(choice, pass_.view, proof, alignment.losses, direction)
+            require_scores(choice, task.pass_.view, proof, alignment.losses, task.direction)
         return Settled(choice, alignment, sums)
 
-    def _run(
-        self, name: str, pass_: TrainPass, direction: Direction, group: Group, exchanges: bool
-    ) -> Alignment:
-        backend = self._backends[name]
-        if group.size > 1 and is_empty(pass_.batch):
-            if not exchanges:
+    def _run(self, name: str, task: _Task) -> Alignment:
+        backend, pass_, direction = self._backends[name], task.pass_, task.direction
+        if task.group.size > 1 and is_empty(pass_.batch):
+            if not task.closed:
                 return nothing(pass_.view.model)
             with without_statistics(pass_.view):
                 return backend.align(pass_, direction)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...errors import unknown
 from .base import Backend
 from .double_backward import DoubleBackward
@@ -26,10 +24,6 @@ def require_known(name: str) -> str:
 
 def make(name: str, *, epsilon: float | None) -> Backend:
     """A back-end with nothing remembered yet. epsilon: relative step of finite_difference."""
-    makers: dict[str, Callable[[], Backend]] = {
-        "ghost": make_ghost,
-        "forward_mode": ForwardMode,
-        "double_backward": DoubleBackward,
-        "finite_difference": lambda: FiniteDifference(epsilon),
-    }
-    return makers[name]()
+    if name == "ghost":
+        return make_ghost()
+    return FiniteDifference(epsilon) if name == "finite_difference" else BACKENDS[name]()

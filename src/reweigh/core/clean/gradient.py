@@ -82,40 +82,32 @@ def shared_clean_gradient(
     listener: Listener | None = None,
 ) -> CleanSide:
     """As `clean_gradient`, over the clean batches of all processes. listener: hears the forward."""
-    names, theta = tuple(parameters), tuple(parameters.values())
-    losses, values = _share(view, loss, clean, theta, listener)
+    losses, values = _share(view, loss, clean, tuple(parameters.values()), listener)
     numbers = torch.stack([losses.sum(), losses.new_tensor(len(losses))])
-    if view.sharded:
-        return _of_shards(names, theta, losses, values, numbers, group)
-    return _of_sums(names, theta, losses, values, numbers, group)
+    merge = _of_shards if view.sharded else _of_sums
+    return merge(parameters, losses, values, numbers, group)
 
 
 def _of_shards(
-    names: tuple[str, ...],
-    theta: tuple[nn.Parameter, ...],
-    losses: Tensor,
-    values: Sequence[Tensor],
-    numbers: Tensor,
+    parameters: dict[str, nn.Parameter], losses: Tensor, values: Sequence[Tensor], numbers: Tensor,
     group: Group,
-) -> CleanSide:
+) -> CleanSide:  # fmt: skip
     """The backward has reduced the gradient already, to shards of its mean over the processes."""
     total = _checked(group.summed(flattened([numbers]))())
     scale = group.size / total[-1]
     shards = tuple((v * scale).to(v.dtype) for v in values)
-    direction = Direction(names, theta, shards, lambda number: group.summed(number)())
+    direction = Direction(
+        tuple(parameters), tuple(parameters.values()), shards, lambda x: group.summed(x)()
+    )
     return CleanSide(losses, lambda: total[0] / total[1], direction)
 
 
 def _of_sums(
-    names: tuple[str, ...],
-    theta: tuple[nn.Parameter, ...],
-    losses: Tensor,
-    values: Sequence[Tensor],
-    numbers: Tensor,
+    parameters: dict[str, nn.Parameter], losses: Tensor, values: Sequence[Tensor], numbers: Tensor,
     group: Group,
-) -> CleanSide:
+) -> CleanSide:  # fmt: skip
     """Gradient, loss and m are summed in one vector, in place: [values, loss sum, m]."""
-    total = flattened(values, numbers)
+    theta, total = tuple(parameters.values()), flattened(values, numbers)
     arrived = group.summed(total)
 
     def mean() -> tuple[Tensor, ...]:
@@ -123,7 +115,7 @@ def _of_sums(
         total[:-1] /= total[-1].clone()
         return unflattened(total, theta)
 
-    direction = Direction(names, theta, Arriving(mean))
+    direction = Direction(tuple(parameters), theta, Arriving(mean))
 
     def mean_loss() -> Tensor:
         _ = direction.values[0]  # waits until the sums have arrived and are divided by m
@@ -170,12 +162,9 @@ def _shards(view: ModelView, scalar: Tensor, theta: Sequence[nn.Parameter]) -> t
 
 
 def _share(
-    view: ModelView,
-    loss: Loss,
-    clean: Batch,
-    theta: Sequence[nn.Parameter],
+    view: ModelView, loss: Loss, clean: Batch, theta: Sequence[nn.Parameter],
     listener: Listener | None,
-) -> tuple[Tensor, Sequence[Tensor]]:
+) -> tuple[Tensor, Sequence[Tensor]]:  # fmt: skip
     """The losses of a share of the clean batch, and the gradient of their sum; it may be empty."""
     try:
         return _gradient(view, loss, clean, theta, torch.sum, listener=listener)

@@ -51,7 +51,9 @@ class LocalUpdate:
         """The loss, its value unchanged, its gradient times `factor`."""
         if self._gradient is None:
             # Not looked at: the graph is still there, and so is everything PyTorch can do with it.
-            return self.loss if _is_one(factor) else _scale(self.loss, factor)
+            if on_host(factor) and float(factor) == 1:
+                return self.loss
+            return self.loss.detach() + factor * (self.loss - self.loss.detach())
         return self._replaced(factor)
 
     def _replaced(self, factor: Tensor) -> Tensor:
@@ -145,11 +147,3 @@ def _mean(gradient: Gradient, parameters: Sequence[Tensor], group: Group) -> lis
     total[: -len(used)] /= group.size
     means = unflattened(total, filled)
     return [g if n else None for g, n in zip(means, total[-len(used) :].tolist(), strict=True)]
-
-
-def _is_one(factor: Tensor) -> bool:
-    return on_host(factor) and float(factor) == 1
-
-
-def _scale(loss: Tensor, factor: Tensor) -> Tensor:
-    return loss.detach() + factor * (loss - loss.detach())

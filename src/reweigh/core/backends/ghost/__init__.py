@@ -13,11 +13,11 @@ The engines, in the order in which they are tried:
 """
 
 from .engine import Ghost
-from .from_dispatch import FromDispatch
-from .from_graph import CleanFactors, FromGraph
+from .from_dispatch import watched_pass
+from .from_graph import CleanFactors, plain_pass
 from .one_pass import OnePass
 
 
 def make_ghost() -> Ghost:
     """The back-end with all its engines, and nothing remembered yet."""
-    return Ghost(OnePass(), CleanFactors().gradient, [FromGraph(), FromDispatch()])
+    return Ghost(OnePass(), CleanFactors().gradient, [plain_pass, watched_pass])

@@ -19,7 +19,7 @@ sum_i f_i, times r_i in the rows of example i. (This also tells which rows those
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -39,16 +39,6 @@ from .coupling import layouts_of
 from .example_rows import Layout
 
 Layouts = tuple[Layout, ...]
-
-
-class Engine(Protocol):
-    """A way to find the contacts of a forward pass."""
-
-    def run(
-        self, pass_: TrainPass, direction: Direction, records: Records[Layouts]
-    ) -> GhostPass | None:
-        """Run the pass; None where its contacts cannot be found this way."""
-        ...
 
 
 class JointEngine(Protocol):
@@ -94,7 +84,7 @@ class Ghost(Backend):
         """The train batch along `direction`, by the first engine that can."""
         start = pass_.view.start
         while True:
-            run = self._engines[0].run(pass_, direction, self._records)
+            run = self._engines[0](pass_, direction, self._records)
             if run is not None:
                 try:
                     return run.align(direction)
@@ -191,6 +181,10 @@ class GhostPass:
         # A parameter that the loss does not touch keeps the gradient it has, as in plain training.
         reached = [p for p in direction.parameters if id(p) in self.leaves]
         return assembled(losses.detach(), scores, capture, reached)
+
+
+# Runs a pass and finds its contacts; None where they cannot be found this way.
+Engine = Callable[[TrainPass, Direction, Records[Layouts]], GhostPass | None]
 
 
 @dataclass

@@ -61,22 +61,19 @@ def _origin(value: Tensor) -> Origin:
     return get_gradient_edge(value)
 
 
-class FromDispatch:
+def watched_pass(pass_: TrainPass, direction: Direction, records: Records[Layouts]) -> GhostPass:
     """The engine for models that use parameters in ways the graph does not show."""
-
-    def run(self, pass_: TrainPass, direction: Direction, records: Records[Layouts]) -> GhostPass:
-        """A forward that is watched, operation by operation."""
-        view = pass_.view
-        mode = Meet(view.model, direction, pass_.batch)
-        try:
-            with plain_recurrence(view), torch.enable_grad(), mode:
-                losses = differentiable_losses(view.model, pass_.loss, pass_.batch, which="train")
-            contacts = mode.finish()
-            direct = mode.tangent(losses)  # of a part of the loss that does not involve the batch
-        finally:
-            mode.release()
-        reachable = {id(leaf) for leaf in leaves(losses.grad_fn)}
-        return GhostPass(view, losses, contacts, reachable, tuple(mode.path), records, direct)
+    view = pass_.view
+    mode = Meet(view.model, direction, pass_.batch)
+    try:
+        with plain_recurrence(view), torch.enable_grad(), mode:
+            losses = differentiable_losses(view.model, pass_.loss, pass_.batch, which="train")
+        contacts = mode.finish()
+        direct = mode.tangent(losses)  # of a part of the loss that does not involve the batch
+    finally:
+        mode.release()
+    reachable = {id(leaf) for leaf in leaves(losses.grad_fn)}
+    return GhostPass(view, losses, contacts, reachable, tuple(mode.path), records, direct)
 
 
 class WatchedContact:

@@ -29,21 +29,18 @@ from .example_rows import Layout
 _LEAF, _TRANSPOSE, _CAST = "torch::autograd::AccumulateGrad", "TBackward0", "ToCopyBackward0"
 
 
-class FromGraph:
-    """The engine for models whose layers are all known."""
-
-    def run(
-        self, pass_: TrainPass, direction: Direction, records: Records[Layouts]
-    ) -> GhostPass | None:
-        """A plain forward; None if a parameter is used in an unknown way."""
-        view = pass_.view
-        steps = plain_recurrence(view) if view.recurrent() else nullcontext()
-        with steps, torch.enable_grad():
-            losses = differentiable_losses(view.model, pass_.loss, pass_.batch, which="train")
-        reading = read(losses, direction.parameters)
-        if reading is None:
-            return None
-        return GhostPass(view, losses, reading.contacts, reading.leaves, reading.path, records)
+def plain_pass(
+    pass_: TrainPass, direction: Direction, records: Records[Layouts]
+) -> GhostPass | None:
+    """The engine for models whose layers are all known: a plain forward."""
+    view = pass_.view
+    steps = plain_recurrence(view) if view.recurrent() else nullcontext()
+    with steps, torch.enable_grad():
+        losses = differentiable_losses(view.model, pass_.loss, pass_.batch, which="train")
+    reading = read(losses, direction.parameters)
+    if reading is None:  # a parameter is used in an unknown way
+        return None
+    return GhostPass(view, losses, reading.contacts, reading.leaves, reading.path, records)
 
 
 class CleanFactors:

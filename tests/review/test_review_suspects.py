@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from reweigh.errors import DataError, ReweighError
 from reweigh.review import ReviewState as Desk
 from reweigh.review.decisions import Decision
-from reweigh.review.suspect_filter import SuspectFilter as Selection
+from reweigh.review.suspect_selection import SuspectSelection as Selection
 from reweigh.review.suspects import Suspects
 from reweigh.runs import open_run
 from support.review_runs import PETS, suspect, table_run, text_run, write_run

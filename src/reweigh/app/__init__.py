@@ -23,7 +23,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .options import Options, Shown, flag, shown_options
+from .options import OptionHelp, Options, flag, shown_options
 
 if TYPE_CHECKING:
     from .audit_list import write_audit_list
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .training_run import Signs, run_training, train
 
 __all__ = [
-    "Options", "Predictor", "Shown", "Signs", "flag", "load", "run_training", "shown_options",
+    "OptionHelp", "Options", "Predictor", "Signs", "flag", "load", "run_training", "shown_options",
     "train", "write_audit_list", "write_predictions",
 ]  # fmt: skip
 

@@ -2,15 +2,15 @@
 
 Read in this order:
 
-    suspects       suspects.parquet, one row at a time
-    decisions      decisions.jsonl, append-only
-    suspect_filter which suspects to show: class, suggestion, suspicion, state, search
-    review_state   the three together: where to go next, how far the review is
-    exports        corrected data, confirmed rows, the list of changes (corrections, delimited)
-    pages          addresses and what they answer (page_content, visible_text, suspect_image,
-                   rendering)
-    gate           who may ask
-    serving        loopback, port, browser, Ctrl-C
+    suspects             suspects.parquet, one row at a time
+    decisions            decisions.jsonl, append-only
+    suspect_selection    which suspects to show: class, suggestion, suspicion, state, search
+    review_state         the three together: where to go next, how far the review is
+    exports              corrected data, confirmed rows, the list of changes (corrections, delimited)
+    pages                addresses and what they answer (page_content, visible_text, suspect_image,
+                         rendering)
+    gate                 who may ask
+    serving              loopback, port, browser, Ctrl-C
 """
 
 from .exports import Exported, export_run

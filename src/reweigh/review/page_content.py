@@ -10,7 +10,7 @@ from ..runs import Suspect
 from . import suspect_image, visible_text
 from .decisions import Decision
 from .review_state import ReviewState, WalkPlace
-from .suspect_filter import SuspectFilter
+from .suspect_selection import SuspectSelection
 
 FEW = 10  # classes: each gets a number key
 MOST_OPTIONS = 2_000
@@ -28,8 +28,8 @@ class Card:
     place: WalkPlace
     state: str | None
     suggestion: str | None
-    text: visible_text.Shown | None = None
-    cells: tuple[tuple[str, visible_text.Shown], ...] = ()
+    text: visible_text.ShownText | None = None
+    cells: tuple[tuple[str, visible_text.ShownText], ...] = ()
     more_cells: int = 0
     picture: suspect_image.Picture | None = None
     problem: str | None = None
@@ -40,7 +40,7 @@ class Card:
         return self.picture is not None and max(self.picture.width, self.picture.height) <= SMALL
 
 
-def card(review: ReviewState, selection: SuspectFilter, position: int) -> Card:
+def card(review: ReviewState, selection: SuspectSelection, position: int) -> Card:
     """The card of the suspect at a position."""
     suspect, source = review.suspects.at(position), review.run.source
     agrees = suspect.suggested_label == suspect.given_label
@@ -74,7 +74,7 @@ def in_words(decision: Decision | None) -> str | None:
     return STATES[decision.action] + to
 
 
-def view(review: ReviewState, selection: SuspectFilter, row: int | None) -> Json:
+def view(review: ReviewState, selection: SuspectSelection, row: int | None) -> Json:
     """The card of `row`, else of the first that matches, None if nothing does; and the progress."""
     position = None if row is None else review.suspects.position(row)
     if position is None:
@@ -83,7 +83,7 @@ def view(review: ReviewState, selection: SuspectFilter, row: int | None) -> Json
     return {"card": shown, **progress(review, selection)}
 
 
-def progress(review: ReviewState, selection: SuspectFilter) -> Json:
+def progress(review: ReviewState, selection: SuspectSelection) -> Json:
     """How far the review is, of all and of what is selected."""
     everything = review.progress()
     here = review.progress(selection) if selection.narrows else everything

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qsl
@@ -34,7 +35,7 @@ from .gate import Gate, Keys
 from .page_content import in_words
 from .rendering import render
 from .review_state import ReviewState
-from .suspect_filter import SHOW, SuspectFilter
+from .suspect_selection import SHOW, SuspectSelection
 
 STATIC = {
     "review.css": "text/css",
@@ -57,15 +58,15 @@ def application(review: ReviewState, keys: Keys) -> Gate:
         Route("/image/{index:int}", pages.image),
         Route("/files/{name}", pages.file),
         Route("/static/{name}", _static),
-        Route("/decide", pages.decide, methods=["POST"]),
-        Route("/undo", pages.undo, methods=["POST"]),
-        Route("/export", pages.export, methods=["POST"]),
+        Route("/decide", _posted(pages.decide), methods=["POST"]),
+        Route("/undo", _posted(pages.undo), methods=["POST"]),
+        Route("/export", _posted(pages.export), methods=["POST"]),
     ]
     return Gate(Starlette(routes=routes, exception_handlers={ReweighError: _refused}), keys=keys)
 
 
 class Pages:
-    """What each address answers. What waits for the disk runs in a thread."""
+    """What each address answers: a GET by its request, a POST by the JSON in its body."""
 
     def __init__(self, review: ReviewState) -> None:
         self._review = review
@@ -73,7 +74,7 @@ class Pages:
 
     def page(self, request: Request) -> Response:
         """The whole page, at the row and selection of the address."""
-        run, selection = self._review.run, SuspectFilter.of(request.query_params)
+        run, selection = self._review.run, SuspectSelection.of(request.query_params)
         content = render(
             "page.html",
             folder=run.path,
@@ -89,12 +90,12 @@ class Pages:
     def card(self, request: Request) -> Response:
         """The card of a row, or of the first that matches."""
         query = request.query_params
-        return self._answer(SuspectFilter.of(query), _row(query.get("row")))
+        return self._answer(SuspectSelection.of(query), _row(query.get("row")))
 
     def progress(self, request: Request) -> Response:
         """The counts, and the decision about a row; the page asks now and then, since other tabs decide too."""
         row = _row(request.query_params.get("row"))
-        selection = SuspectFilter.of(request.query_params)
+        selection = SuspectSelection.of(request.query_params)
         return JSONResponse(
             {
                 "progress": render(
@@ -134,22 +135,8 @@ class Pages:
             raise HTTPException(404)
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
 
-    async def decide(self, request: Request) -> Response:
+    def decide(self, body: Json) -> Response:
         """Write a decision, then go on to the next row."""
-        body = await _body(request)
-        return await run_in_threadpool(self._decide, body)
-
-    async def undo(self, request: Request) -> Response:
-        """Take back the last decision about the row that was sent, or the last of all; show the row."""
-        body = await _body(request)
-        return await run_in_threadpool(self._undo, body)
-
-    async def export(self, request: Request) -> Response:
-        """Write the files."""
-        body = await _body(request)
-        return await run_in_threadpool(self._export, body.get("exact") is True)
-
-    def _decide(self, body: Json) -> Response:
         review, selection = self._review, _selection(body)
         made = Decision(body.get("index"), body.get("action"), body.get("label"))  # type: ignore[arg-type]
         made = review.decide(made)
@@ -159,7 +146,8 @@ class Pages:
         row = None if after is None else int(review.suspects.index[after])
         return self._answer(selection, row, said=f"Row {made.index}: {in_words(made)}.")
 
-    def _undo(self, body: Json) -> Response:
+    def undo(self, body: Json) -> Response:
+        """Take back the last decision about the row that was sent, or the last of all; show the row."""
         index = body.get("index")
         if index is not None and (not isinstance(index, int) or isinstance(index, bool)):
             raise SettingError(f"index {index!r} is no row; expected a number, or none")
@@ -169,14 +157,14 @@ class Pages:
         now = in_words(self._review.history.of(undone)) or "to do again"
         return self._answer(_selection(body), undone, said=f"Undone. Row {undone}: {now}.")
 
-    def _export(self, exact: bool) -> Response:
+    def export(self, body: Json) -> Response:
+        """Write the files."""
+        review, exact = self._review, body.get("exact") is True
         with self._exporting:
-            made = export(
-                self._review.run, self._review.suspects, self._review.standing(), exact=exact
-            )
+            made = export(review.run, review.suspects, review.standing(), exact=exact)
         return JSONResponse({"exported": render("exported.html", made=made, exact=exact)})
 
-    def _answer(self, selection: SuspectFilter, row: int | None, *, said: str = "") -> Response:
+    def _answer(self, selection: SuspectSelection, row: int | None, *, said: str = "") -> Response:
         view = page_content.view(self._review, selection, row)
         shown = view["card"]
         return JSONResponse(
@@ -188,6 +176,15 @@ class Pages:
                 "said": said,
             }
         )
+
+
+def _posted(answer: Callable[[Json], Response]) -> Callable[[Request], Awaitable[Response]]:
+    """`answer` for requests with a JSON body; it waits for the disk, so it runs in a thread."""
+
+    async def answered(request: Request) -> Response:
+        return await run_in_threadpool(answer, await _body(request))
+
+    return answered
 
 
 def _static(request: Request) -> Response:
@@ -212,8 +209,8 @@ async def _body(request: Request) -> Json:
     return body
 
 
-def _selection(body: Json) -> SuspectFilter:
-    return SuspectFilter.of(dict(parse_qsl(str(body.get("query", "")))))
+def _selection(body: Json) -> SuspectSelection:
+    return SuspectSelection.of(dict(parse_qsl(str(body.get("query", "")))))
 
 
 def _row(text: str | None) -> int | None:

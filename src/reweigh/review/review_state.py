@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import SettingError, unknown
 from ..runs import TrainedRun
 from .decisions import ACTIONS, UNDO, Decision, Decisions, History, check_shape
-from .suspect_filter import OPEN, SuspectFilter
+from .suspect_selection import OPEN, SuspectSelection
 from .suspects import Flags, Suspects
 
 KEPT_SEARCHES = 4
@@ -84,7 +84,7 @@ class ReviewState:
         """Bytes of a torn last line that were removed on opening."""
         return self._decisions.repaired
 
-    def progress(self, selection: SuspectFilter | None = None) -> ReviewProgress:
+    def progress(self, selection: SuspectSelection | None = None) -> ReviewProgress:
         """How far the review is: of all suspects, or of those with the properties of a selection."""
         states = self._states if selection is None else self._states[self._matching(selection)]
         counts = np.bincount(states, minlength=1 + len(ACTIONS)).tolist()
@@ -122,12 +122,12 @@ class ReviewState:
             self._note(index)
             return index
 
-    def first(self, selection: SuspectFilter) -> int | None:
+    def first(self, selection: SuspectSelection) -> int | None:
         """The position to begin at; None if nothing matches."""
         matching = np.flatnonzero(self._matching(selection) & selection.states(self._states))
         return int(matching[0]) if len(matching) else None
 
-    def after(self, selection: SuspectFilter, position: int) -> int | None:
+    def after(self, selection: SuspectSelection, position: int) -> int | None:
         """Where a decision about `position` leads; None if nothing will be left."""
         flags = self._matching(selection) & selection.states(self._states)
         if selection.show != "all":
@@ -140,7 +140,7 @@ class ReviewState:
             return position
         return int(matching[0]) if len(matching) else None
 
-    def place(self, selection: SuspectFilter, position: int) -> WalkPlace:
+    def place(self, selection: SuspectSelection, position: int) -> WalkPlace:
         """Where `position` stands in the walk of the arrow keys."""
         flags = self._matching(selection)
         if selection.show != OPEN:
@@ -165,7 +165,7 @@ class ReviewState:
     def _row(self, position: int) -> int:
         return int(self.suspects.index[position])
 
-    def _matching(self, selection: SuspectFilter) -> Flags:
+    def _matching(self, selection: SuspectSelection) -> Flags:
         chosen = selection.properties(self.suspects)
         return chosen & self._containing(selection.search) if selection.search else chosen
 

@@ -23,7 +23,7 @@ _LONE = re.compile("[\ud800-\udfff]")  # half of a pair: JSON can spell it, no e
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownText:
     """A text as shown; `length` is that of the whole, None if nothing was cut."""
 
     text: str
@@ -40,15 +40,15 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text)
 
 
-def shortened(text: str, limit: int) -> Shown:
+def shortened(text: str, limit: int) -> ShownText:
     """The first `limit` characters, made visible.
 
     >>> shortened("abcdef", 3)
-    Shown(text='abc', length=6)
+    ShownText(text='abc', length=6)
     """
     if len(text) <= limit:
-        return Shown(visible(text))
-    return Shown(visible(text[:limit]), len(text))
+        return ShownText(visible(text))
+    return ShownText(visible(text[:limit]), len(text))
 
 
 def label(text: str | None) -> str:
@@ -57,7 +57,7 @@ def label(text: str | None) -> str:
     return " ".join(shown.text.split()) + ("…" if shown.length else "")
 
 
-def cells(example: str, *, target: str) -> tuple[list[tuple[str, Shown]], int]:
+def cells(example: str, *, target: str) -> tuple[list[tuple[str, ShownText]], int]:
     """Name and content of a row's cells, without the target's, and how many more there are."""
     try:
         row = json.loads(example)

@@ -25,7 +25,7 @@ LONGEST_SEARCH = 200
 
 
 @dataclass(frozen=True)
-class SuspectFilter:
+class SuspectSelection:
     """What to show; empty means any. `show` is a state of the rows, the rest a property of them.
 
     `hinted` leaves only those with a suggestion: the ones whose label the model thinks is wrong.
@@ -40,7 +40,7 @@ class SuspectFilter:
     search: str = ""
 
     @classmethod
-    def of(cls, query: Mapping[str, str]) -> SuspectFilter:
+    def of(cls, query: Mapping[str, str]) -> SuspectSelection:
         """Read from an address; what makes no sense there counts as not chosen."""
         show = query.get("show", OPEN)
         return cls(
@@ -69,7 +69,7 @@ class SuspectFilter:
     @property
     def narrows(self) -> bool:
         """Whether it leaves out suspects for what they are."""
-        return SuspectFilter(self.show) != self
+        return SuspectSelection(self.show) != self
 
     def properties(self, suspects: Suspects) -> Flags:
         """Where labels and suspicion are as chosen; the search is the caller's, who keeps results."""

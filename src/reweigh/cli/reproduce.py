@@ -11,8 +11,7 @@ app = typer.Typer()
 
 
 _Name = Annotated[
-    str,
-    typer.Argument(metavar="ID", help="An experiment, or `list` for all.", show_default=False),
+    str, typer.Argument(metavar="ID", help="An experiment, or `list` for all.", show_default=False)
 ]
 _Scale = Annotated[
     str,
@@ -23,8 +22,7 @@ _Scale = Annotated[
     ),
 ]
 _Seeds = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Seeds 0 to N-1.  [default: the experiment's own]"),
+    int | None, typer.Option(metavar="N", help="Seeds 0 to N-1.  [default: the experiment's own]")
 ]
 _Methods = Annotated[
     str | None,
@@ -64,8 +62,7 @@ _AsPublished = Annotated[
     ),
 ]
 _Out = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Results folder.  [default: reweigh-ID-SCALE]"),
+    Path | None, typer.Option(metavar="DIR", help="Results folder.  [default: reweigh-ID-SCALE]")
 ]
 
 

@@ -114,11 +114,7 @@ def run_cell(cell: Cell, *, work: Path, threads: int | None, tick: Tick) -> Json
             seed=cell.seed,
         )
         metrics |= _rounded(summary)
-    return {
-        "metrics": metrics,
-        "seconds": round(time.monotonic() - begun, 2),
-        "details": details,
-    }
+    return {"metrics": metrics, "seconds": round(time.monotonic() - begun, 2), "details": details}
 
 
 def _train(

@@ -94,11 +94,7 @@ def run_demo_cell(cell: Cell, *, work: Path, threads: int | None, tick: Tick) ->
         metrics["best_test_accuracy"] = max(value for _, value in curve)
         if cell.method == "reweigh":
             details |= _ranking_details(trained, suspicion)
-    return {
-        "metrics": metrics,
-        "seconds": round(time.monotonic() - begun, 2),
-        "details": details,
-    }
+    return {"metrics": metrics, "seconds": round(time.monotonic() - begun, 2), "details": details}
 
 
 def label_suspicion(trained: TrainedCell, method: str) -> Tensor:

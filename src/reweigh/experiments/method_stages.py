@@ -45,9 +45,7 @@ def stages(method: str, config: Config) -> list[MethodStage]:
     in_order = [MethodStage(BASELINE, replace(config, method=BASELINE))] if pretrains else []
     in_order.append(
         MethodStage(
-            str(main),
-            replace(config, method=str(main)),
-            pretrained=BASELINE if pretrains else "",
+            str(main), replace(config, method=str(main)), pretrained=BASELINE if pretrains else ""
         )
     )
     if plan.fine_tune:

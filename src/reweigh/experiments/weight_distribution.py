@@ -23,13 +23,7 @@ loss = per_example(functional.cross_entropy)
 
 
 def weigh_unseen(
-    model: nn.Module,
-    task: Task,
-    options: BatchOptions,
-    *,
-    background: int,
-    rate: float,
-    seed: int,
+    model: nn.Module, task: Task, options: BatchOptions, *, background: int, rate: float, seed: int
 ) -> tuple[Json, Json]:
     """Numbers for the table, and every weight: `{"random": [batch], "classes": [batch, ...]}`.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..files import write_whole
-from .figures import plotting
+from .figures import plotting, svg_text
 
 GREY, OURS, OTHER = "#808080", "#2f7fd1", "#b0b0b0"
 
@@ -37,7 +36,5 @@ def write_bench_figure(rows: Sequence[dict[str, Any]], path: Path) -> Path:
             axes.invert_yaxis()
         for axes in list(panels)[len(settings) :]:
             axes.set_visible(False)
-        stream = io.StringIO()
-        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
-    write_whole(path, stream.getvalue())
+        write_whole(path, svg_text(figure))
     return path

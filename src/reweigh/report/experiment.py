@@ -5,13 +5,15 @@ experiment.json + results.jsonl + cells/*.json  ->  report.html, figures/*.png, 
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from ..files import write_whole
 from ..results import Results, read_results
+from .figures import PaperFigure
 from .page import render as render_page
-from .paper_figures import Figure, figures
+from .paper_figures import figures
 from .tables import ResultTable, tables
 
 
@@ -20,14 +22,19 @@ def write_report(folder: Path) -> Path:
     results = read_results(folder)
     drawn = figures(results)
     page = folder / "report.html"
-    _save_figures(folder / "figures", drawn)
+    files = folder / "figures"
+    files.mkdir(exist_ok=True)
+    for figure in drawn:
+        for panel in figure.panels:
+            panel.save(files)
     write_whole(page, render(results, tables(results), drawn))
     return page
 
 
-def render(results: Results, shown_tables: list[ResultTable], drawn: list[Figure]) -> str:
+def render(results: Results, shown_tables: list[ResultTable], drawn: list[PaperFigure]) -> str:
     """The page as text."""
     about = results.about
+    seeds = Counter((line["method"], str(line["setting"])) for line in results.lines).values()
     command = ["reweigh reproduce", about["experiment"], "--scale", about["scale"]]
     command += ["--as-published"] if about["as_published"] else []
     return render_page(
@@ -35,7 +42,7 @@ def render(results: Results, shown_tables: list[ResultTable], drawn: list[Figure
         about=about,
         tables=shown_tables,
         figures=drawn,
-        seeds=_seeds(results),
+        seeds=(min(seeds), max(seeds)),
         failures=results.failures,
         missing=len(results.missing),
         planned=len(about.get("grid", [])),
@@ -50,27 +57,9 @@ def render(results: Results, shown_tables: list[ResultTable], drawn: list[Figure
     )
 
 
-def _seeds(results: Results) -> tuple[int, int]:
-    """The least and the greatest number of seeds of a method and a setting."""
-    counts = [
-        len(results.of(row["method"], setting))
-        for row in results.rows
-        for setting in results.settings
-        if results.of(row["method"], setting)
-    ]
-    return min(counts), max(counts)
-
-
 def _distinct(results: Results, name: str) -> list[Any]:
     values: list[Any] = []
     for line in results.lines:
         if line[name] not in values:
             values.append(line[name])
     return values
-
-
-def _save_figures(folder: Path, drawn: list[Figure]) -> None:
-    folder.mkdir(exist_ok=True)
-    for figure in drawn:
-        for panel in figure.panels:
-            panel.save(folder)

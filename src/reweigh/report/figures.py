@@ -2,8 +2,8 @@
 
 In the page a figure is an SVG that takes its colours from it: matplotlib draws with stand-in
 colours, each of which is then replaced by a CSS variable, so that one figure reads well on a light
-page, on a dark one, and in print. Text stays text, in the page's own font. `saved` draws the same
-in fixed colours, as PNG and PDF files.
+page, on a dark one, and in print. Text stays text, in the page's own font. `Panel.save` draws the
+same in fixed colours, as PNG and PDF files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,17 @@ _VARIABLES = {
     **{colour: f"var(--s{k})" for k, colour in enumerate(PAGE.series, start=1)},
 }
 FORMATS = ("png", "pdf")
+SIZE = (4.2, 2.9)  # inches
+SHAPES = {  # of the markers, around (19, 6), for the legend
+    "o": "M15 6a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z",
+    "s": "M15 2H23V10H15Z",
+    "D": "M19 1L24 6L19 11L14 6Z",
+    "^": "M19 1L24 10H14Z",
+    "v": "M19 11L24 2H14Z",
+    "<": "M14 6L23 1V11Z",
+    ">": "M24 6L15 1V11Z",
+    "P": "M17 1H21V4H24V8H21V11H17V8H14V4H17Z",
+}
 
 
 class Drawing:
@@ -70,37 +81,84 @@ class Drawing:
 
 
 @contextmanager
-def panel(name: str, *, width: float = 4.2, height: float = 2.9) -> Iterator[Drawing]:
-    """A panel of `width` by `height` inches; small, so that its text stays readable on a phone.
+def panel(name: str, size: tuple[float, float] = SIZE) -> Iterator[Drawing]:
+    """A figure for the page, of `size` inches; small, so that its text stays readable on a phone.
 
     `name` keeps the identifiers inside apart from those of other figures on the page.
     """
-    with _canvas(name, PAGE, width, height) as figure:
+    with _canvas(name, PAGE, size) as figure:
         drawn = Drawing(figure.subplots())
         yield drawn
-        drawn.svg = _svg(figure)
+        drawn.svg = _embed(svg_text(figure))
 
 
 Draw = Callable[["Axes", Palette], None]
 
 
-def embedded(name: str, draw: Draw, *, width: float = 4.2, height: float = 2.9) -> str:
-    """What `draw(axes, palette)` draws, as an SVG element for the page."""
-    with panel(name, width=width, height=height) as drawn:
-        draw(drawn.axes, PAGE)
-    return drawn.svg
+@dataclass(frozen=True)
+class Panel:
+    """One drawing: `text` says what it shows to those who cannot see it."""
+
+    name: str
+    title: str
+    text: str
+    draw: Draw
+    size: tuple[float, float] = SIZE
+
+    @property
+    def svg(self) -> str:
+        """As an SVG element for the page."""
+        with panel(self.name, self.size) as drawn:
+            self.draw(drawn.axes, PAGE)
+        return drawn.svg
+
+    def save(self, folder: Path) -> None:
+        """As files, FOLDER/NAME.png and .pdf, on white."""
+        width, height = self.size
+        with _canvas(self.name, PAPER, (width, height + 0.5)) as figure:
+            self.draw(figure.subplots(), PAPER)
+            for form in FORMATS:
+                stream = io.BytesIO()
+                # Without a date a figure is the same file whenever it is drawn.
+                metadata = {"CreationDate": None} if form == "pdf" else None
+                figure.savefig(stream, format=form, dpi=200, metadata=metadata)
+                write_whole(folder / f"{self.name}.{form}", stream.getvalue())
 
 
-def saved(folder: Path, name: str, draw: Draw, *, width: float = 4.2, height: float = 2.9) -> None:
-    """The same as files, FOLDER/NAME.png and .pdf, on white."""
-    with _canvas(name, PAPER, width, height) as figure:
-        draw(figure.subplots(), PAPER)
-        for form in FORMATS:
-            stream = io.BytesIO()
-            # Without a date a figure is the same file whenever it is drawn.
-            metadata = {"CreationDate": None} if form == "pdf" else None
-            figure.savefig(stream, format=form, dpi=200, metadata=metadata)
-            write_whole(folder / f"{name}.{form}", stream.getvalue())
+@dataclass(frozen=True)
+class Style:
+    """How the line of a method is drawn; `colour` is a place in the palette."""
+
+    name: str
+    colour: str
+    marker: str
+    dashes: Any
+    width: float = 1.6
+
+    def of(self, palette: Palette) -> str:
+        """The colour in `palette`."""
+        if self.colour.isdigit():
+            return palette.series[int(self.colour) % len(palette.series)]
+        return str(getattr(palette, self.colour))
+
+    @property
+    def shape(self) -> str:
+        """The marker as a path."""
+        return SHAPES[self.marker]
+
+    @property
+    def variable(self) -> str:
+        """The colour as the page names it."""
+        return _VARIABLES[self.of(PAGE)]
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """Panels side by side; `key` are the styles of its lines, for the legend."""
+
+    caption: str
+    panels: list[Panel]
+    key: list[Style] = field(default_factory=list)
 
 
 def plotting() -> tuple[Any, Any]:
@@ -113,7 +171,7 @@ def plotting() -> tuple[Any, Any]:
 
 
 @contextmanager
-def _canvas(name: str, palette: Palette, width: float, height: float) -> Iterator[Figure]:
+def _canvas(name: str, palette: Palette, size: tuple[float, float]) -> Iterator[Figure]:
     matplotlib, canvas = plotting()
     style: dict[Any, Any] = {
         "svg.fonttype": "none",
@@ -136,7 +194,7 @@ def _canvas(name: str, palette: Palette, width: float, height: float) -> Iterato
         "ytick.labelcolor": palette.ink,
     }
     with matplotlib.rc_context(style):
-        yield canvas(figsize=(width, height), layout="constrained")
+        yield canvas(figsize=size, layout="constrained")
 
 
 def name_lines(axes: Axes, palette: Palette) -> None:
@@ -147,10 +205,11 @@ def name_lines(axes: Axes, palette: Palette) -> None:
         )
 
 
-def _svg(figure: Figure) -> str:
+def svg_text(figure: Figure) -> str:
+    """The figure as an SVG document, without a date."""
     stream = io.StringIO()
     figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
-    return _embed(stream.getvalue())
+    return stream.getvalue()
 
 
 def _embed(document: str) -> str:

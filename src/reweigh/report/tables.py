@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..intervals import Summary, summarise
 from ..results import Json, Results
-from .settings import titles
+
+NOISES = {"uniform": "any other class", "background": "one class"}
+
+
+def titles(settings: list[Json]) -> list[str]:
+    """Each setting in the reader's words: only the variables in which they differ."""
+    varying = [
+        name
+        for name in ("noise", "rate", "share", "clean")
+        if len({setting.get(name) for setting in settings}) > 1
+    ]
+    return [" ".join(_words(name, setting[name]) for name in varying) for setting in settings]
+
+
+def _words(name: str, value: Any) -> str:
+    if name in ("share", "rate"):
+        return f"{100 * value:g}%"
+    if name == "noise":
+        return NOISES.get(value, str(value))
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 @dataclass(frozen=True)
@@ -38,9 +58,7 @@ class ResultTable:
 
 def tables(results: Results) -> list[ResultTable]:
     """What the experiment's kind asks for."""
-    if results.about["shows"] == "weights":
-        return [_weights(results)]
-    return [_accuracies(results)]
+    return [(_weights if results.about["shows"] == "weights" else _accuracies)(results)]
 
 
 def _accuracies(results: Results) -> ResultTable:
@@ -49,7 +67,10 @@ def _accuracies(results: Results) -> ResultTable:
     targets = {t["method"]: t for t in results.about["targets"]}
     settings = results.settings
     columns = [
-        {row["method"]: _summary(results, row["method"], setting, errors) for row in results.rows}
+        {
+            row["method"]: summary_in_percent(results, row["method"], setting, errors)
+            for row in results.rows
+        }
         for setting in settings
     ]
     best = [_best(column, errors) for column in columns]
@@ -68,18 +89,14 @@ def _accuracies(results: Results) -> ResultTable:
                 for column, top in zip(columns, best, strict=True)
             ]
             if targets:
-                entries.append(_target(targets.get(method)))
+                paper = targets.get(method)
+                number = Summary(paper["mean"], paper["interval"], 0) if paper else None
+                entries.append(TableEntry(number, paper=True))
             lines.append(TableLine(row["name"], method, entries))
         if lines:
             groups.append((title if groups else "", lines))
     unit = "Test error" if errors else "Test accuracy"
     return ResultTable(f"{unit} in percent.", head + (["Paper"] if targets else []), groups)
-
-
-def _target(target: Json | None) -> TableEntry:
-    if target is None:
-        return TableEntry(None, paper=True)
-    return TableEntry(Summary(target["mean"], target["interval"], 0), paper=True)
 
 
 def _best(column: dict[str, Summary | None], errors: bool) -> str | None:
@@ -89,7 +106,10 @@ def _best(column: dict[str, Summary | None], errors: bool) -> str | None:
     return (min if errors else max)(present, key=lambda method: present[method])
 
 
-def _summary(results: Results, method: str, setting: Json, errors: bool) -> Summary | None:
+def summary_in_percent(
+    results: Results, method: str, setting: Json, errors: bool
+) -> Summary | None:
+    """Test accuracy, or error, in percent; None without a result."""
     values = [100 * line["metrics"]["test_accuracy"] for line in results.of(method, setting)]
     if not values:
         return None

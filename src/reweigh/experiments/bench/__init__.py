@@ -12,11 +12,4 @@ from .cases import CASES
 from .memory import peak_bytes
 from .timing import Measurement, machine, run_bench
 
-__all__ = [
-    "CASES",
-    "Measurement",
-    "keep_large_blocks",
-    "machine",
-    "peak_bytes",
-    "run_bench",
-]
+__all__ = ["CASES", "Measurement", "keep_large_blocks", "machine", "peak_bytes", "run_bench"]

@@ -34,7 +34,7 @@ CURVE = 40  # points on a training curve
 SMALL_SIZE, SMALL_STEPS = 4600, 1600
 NOTES = {
     "small": "This is a reduced setting, with fewer images, a smaller network and a shorter schedule "
-    "than the paper's: compare the order of the methods, not the numbers.",
+    "than the paper's: compare the order of the methods, not the numbers."
 }
 
 

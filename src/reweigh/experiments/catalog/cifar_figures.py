@@ -53,7 +53,7 @@ WEIGHTS = Experiment(
         "paper": _block(_weighed(full(TEN)), (LITERAL,), (BACKGROUND,), seeds=5),
     },
     published={
-        "paper": _block(_weighed(full(TEN, published=True)), (LITERAL,), (BACKGROUND,), seeds=5),
+        "paper": _block(_weighed(full(TEN, published=True)), (LITERAL,), (BACKGROUND,), seeds=5)
     },
     claims=(
         "Most wrong labels get weight zero in a random batch.",

@@ -87,6 +87,6 @@ IMBALANCE = Experiment(
     ),
     notes={
         "small": "Data, network and optimizer are the paper's; it has a quarter of the paper's "
-        "steps and fewer seeds, so methods that learn slowly may not have finished.",
+        "steps and fewer seeds, so methods that learn slowly may not have finished."
     },
 )

@@ -75,11 +75,10 @@ class Inspected:
     sources: Mapping[str, SourceFile]
     encoder: Encoder
 
-    def without_labels(self) -> Inspected:
-        """The same without the labels, which take 16 bytes per row, once each row has its role."""
-        nothing = GivenLabels((), None, None)
-        light = {role: replace(source, labels=nothing) for role, source in self.sources.items()}
-        return replace(self, sources=light)
+    def after_encoding(self) -> Inspected:
+        """What is needed once all rows are encoded: the data without their labels; the rest is freed."""
+        data = replace(self.sources["data"], labels=GivenLabels((), None, None))
+        return replace(self, sources={"data": data})
 
 
 def inspect_files(options: Options, *, say: Say) -> Inspected:

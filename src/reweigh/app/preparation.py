@@ -89,7 +89,7 @@ def prepare(
         role: encode(source, inspected.encoder, folder / RunFile.ENCODED, role, progress=progress)
         for role, source in inspected.sources.items()
     }
-    inspected = inspected.without_labels()
+    inspected = inspected.after_encoding()
     split = _without_unreadable(split, files, say)
     split = _without_repeated(split, files, say)
     if len(split.train) < 10:

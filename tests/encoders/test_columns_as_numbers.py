@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from reweigh.encoders import fit_table
-from reweigh.encoders.column_fitting import Unused, fit_column
 from reweigh.encoders.columns import CategoryColumn, DateColumn, NumberColumn, describe, restore
+from reweigh.encoders.table import Unused, fit_column
 
 
 def fitted(cells):

@@ -7,16 +7,16 @@
     ImageEncoder           files of images     uint8 [n, channels, size, size]   fit_images
 
 Each has `shape` (of one encoded row), `encode(rows)`, `digests` (one number per row: equal rows have
-equal ones) and `state()`, which is JSON. Read `columns` and `column_fitting` before `table`.
+equal ones) and `state()`, which is JSON. Read `columns` before `table`.
 """
 
-from .column_fitting import robust_scale
-from .hashed_text import TEXT_SAMPLE_ROWS, HashedTextEncoder, fit_hashed_texts
+from .columns import robust_scale
 from .image import ImageEncoder, fit_images
-from .language_model import LanguageModelEncoder, open_language_model
 from .table import TableEncoder, fit_table
-
-__all__ = [
-    "TEXT_SAMPLE_ROWS", "HashedTextEncoder", "ImageEncoder", "LanguageModelEncoder", "TableEncoder",
-    "fit_hashed_texts", "fit_images", "fit_table", "open_language_model", "robust_scale",
-]  # fmt: skip
+from .texts import (
+    TEXT_SAMPLE_ROWS,
+    HashedTextEncoder,
+    LanguageModelEncoder,
+    fit_hashed_texts,
+    open_language_model,
+)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
-from ..tables import Array, Numbers, arrow, is_text, missing_cells, numbers, pandas, words
+from ..tables import Array, Numbers, arrow, is_text, numbers, pandas, words
 
 Features = npt.NDArray[np.float32]
 
@@ -30,7 +30,7 @@ DATE_FORMATS = (
     "ISO8601", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d",
     "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S",
 )  # fmt: skip
-DAY, _YEAR = 86_400.0, 365.2425 * 86_400.0
+_DAY, _YEAR = 86_400.0, 365.2425 * 86_400.0
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,11 @@ class NumberColumn:
     centre: float
     scale: float
     gaps: bool
+
+    @classmethod
+    def fit(cls, name: str, values: Numbers) -> NumberColumn:
+        """The statistics of a sample; NaN where a cell is missing."""
+        return cls(name, *robust_scale(values), bool(np.isnan(values).any()))
 
     @property
     def width(self) -> int:
@@ -67,6 +72,12 @@ class DateColumn:
     gaps: bool
     hours: bool
 
+    @classmethod
+    def fit(cls, name: str, form: str, seconds: Numbers) -> DateColumn:
+        """The statistics of a sample; NaN where a cell is missing."""
+        hours = bool(np.any(np.nan_to_num(seconds) % _DAY))
+        return cls(name, form, *robust_scale(seconds), bool(np.isnan(seconds).any()), hours)
+
     @property
     def width(self) -> int:
         """Trend, gap, and a sine and a cosine per cycle."""
@@ -75,7 +86,7 @@ class DateColumn:
     def encode(self, array: Array) -> Features:
         """[n, width]."""
         seconds = seconds_of(array, self.form)
-        cycles = [_YEAR, 7 * DAY, *([DAY] if self.hours else [])]
+        cycles = [_YEAR, 7 * _DAY, *([_DAY] if self.hours else [])]
         angles = 2 * np.pi * np.stack([seconds / cycle for cycle in cycles], axis=1)
         waves = np.nan_to_num(np.concatenate([np.sin(angles), np.cos(angles)], axis=1))
         trend = _scaled(seconds, self.centre, self.scale, self.gaps)
@@ -90,6 +101,14 @@ class CategoryColumn:
     levels: tuple[str, ...]
     gaps: bool
 
+    @classmethod
+    def fit(cls, name: str, cells: Array) -> CategoryColumn:
+        """The most common levels of a sample of words; those that occur once are not among them."""
+        counts = arrow("compute").value_counts(cells.drop_null()).to_pylist()
+        ranked = sorted(counts, key=lambda entry: (-entry["counts"], entry["values"]))
+        levels = tuple(entry["values"] for entry in ranked if entry["counts"] > 1)[: LEVELS - 1]
+        return cls(name, levels, cells.null_count > 0)
+
     @property
     def width(self) -> int:
         """Levels, others, missing."""
@@ -102,7 +121,7 @@ class CategoryColumn:
         place = pc.index_in(cells, value_set=pa.array(self.levels, pa.string()))
         codes = np.asarray(pc.fill_null(place, len(self.levels)), dtype=np.int64)
         if self.gaps:
-            codes = np.where(missing_cells(cells), len(self.levels) + 1, codes)
+            codes = np.where(np.asarray(cells.is_null()), len(self.levels) + 1, codes)
         hot = np.zeros((len(codes), self.width), dtype=np.float32)
         hot[np.arange(len(codes)), codes] = 1
         return hot
@@ -111,11 +130,7 @@ class CategoryColumn:
 Column: TypeAlias = NumberColumn | DateColumn | CategoryColumn
 """A fitted column: `name`, `width` numbers per cell, and `encode(cells)` [n, width]."""
 
-KINDS: Mapping[str, type[Any]] = {
-    "number": NumberColumn,
-    "date": DateColumn,
-    "category": CategoryColumn,
-}
+KINDS: dict[str, Any] = {"number": NumberColumn, "date": DateColumn, "category": CategoryColumn}
 
 
 def describe(column: Column) -> dict[str, Any]:
@@ -126,15 +141,26 @@ def describe(column: Column) -> dict[str, Any]:
 
 def restore(fields: Mapping[str, Any]) -> Column:
     """A fitted column from JSON."""
-    values = dict(fields)
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
     try:
-        cls = KINDS[values.pop("kind")]
-        column: Column = cls(
-            **{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        )
+        column: Column = KINDS[values.pop("kind")](**values)
     except (KeyError, TypeError) as error:
         raise DataError(f"a column of the saved pre-processing is damaged ({error})") from error
     return column
+
+
+def robust_scale(values: Numbers) -> tuple[float, float]:
+    """Median and scale: the interquartile range / 1.35, the standard deviation of a normal law.
+
+    Where both quartiles are equal, the scale is half the range, or 1 for a constant.
+    """
+    from sklearn.preprocessing import RobustScaler
+
+    known = values[~np.isnan(values)].reshape(-1, 1)
+    scaler = RobustScaler(unit_variance=True).fit(known)
+    low, high = np.percentile(known, [25, 75])
+    scale = float(scaler.scale_[0]) if high > low else float(np.ptp(known)) / 2 or 1.0
+    return float(scaler.center_[0]), scale
 
 
 def _scaled(values: Numbers, centre: float, scale: float, gaps: bool) -> Features:
@@ -148,9 +174,8 @@ def seconds_of(array: Array, form: str) -> Numbers:
     """Dates as seconds since 1970, read as `form` says; NaN where a cell is no date."""
     if not form or not is_text(array):
         return numbers(array)
-    pd = pandas()
     cells = words(array).to_pandas().astype(object)
-    moments = pd.to_datetime(cells, format=form, errors="coerce", utc=True)
+    moments = pandas().to_datetime(cells, format=form, errors="coerce", utc=True)
     exact = moments.to_numpy(dtype="datetime64[us]")
     seconds: Numbers = np.where(np.isnat(exact), np.nan, exact.astype(np.int64) * 1e-6)
     return seconds

@@ -63,13 +63,8 @@ class ImageEncoder:
     @staticmethod
     def digests(encoded: Bytes) -> npt.NDArray[np.uint64]:
         """One number per encoded image."""
-        return np.array(
-            [
-                int.from_bytes(hashlib.blake2b(image.tobytes(), digest_size=8).digest(), "big")
-                for image in encoded
-            ],
-            dtype=np.uint64,
-        )
+        hashed = [hashlib.blake2b(image.tobytes(), digest_size=8).digest() for image in encoded]
+        return np.frombuffer(b"".join(hashed), dtype=">u8").astype(np.uint64)
 
     def state(self) -> dict[str, Any]:
         """The encoder as JSON."""

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reweigh import data
-from reweigh.data.tasks.imbalance import noisy_imbalance
+from reweigh.data.tasks.splits import noisy_imbalance
 from reweigh.errors import DataError, SettingError, UnknownNameError
 
 NAMES = sorted(data.CORRUPTIONS)

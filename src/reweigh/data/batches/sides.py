@@ -20,12 +20,7 @@ class Side:
     """The batches of one part; `name` is "train" or "clean"."""
 
     def __init__(
-        self,
-        name: str,
-        part: AnyPart,
-        seed: int,
-        options: BatchOptions,
-        device: torch.device | str,
+        self, name: str, part: AnyPart, seed: int, options: BatchOptions, device: torch.device | str
     ) -> None:
         self.part = part
         self._name, self._seed, self._options = name, seed, options

@@ -2,8 +2,7 @@
 
 Read in this order:
 
-    catalog        every data set: sizes, digests, and the origins it can come from
-    class_names    the names of their classes
+    catalog        every data set: sizes, classes, digests, and the origins it can come from
     http           an official archive, resumed after a cut
     registries     copies in npm, pip and apt, through the user's own package manager
     archives       tar, zip and deb, opened with suspicion
@@ -11,8 +10,6 @@ Read in this order:
     decoders       one function for each file format
     layouts        which files make a data set, in each form it is published in
     store          data sets on disk, as this library keeps them
-    acceptance     whether decoded arrays are what they should be
-    workspace      the folder that is written to: alone with it, enough room
     fetch          fetch a data set; take one that the user has; check a stored one
     load           from a name to a data set in memory
 """
@@ -22,8 +19,3 @@ from .fetch import adopt, fetch, verify
 from .http import Progress
 from .load import load
 from .store import Manifest, data_root, is_stored, read_stored
-
-__all__ = [
-    "SOURCES", "Manifest", "Progress", "Source", "adopt", "data_root", "fetch", "is_stored", "load",
-    "read_stored", "source_named", "verify",
-]  # fmt: skip

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ...errors import unknown
-from . import class_names, layouts
+from . import layouts
 from .http import Official, RemoteFile
 from .layouts import FileLayout
 from .registries import Package
@@ -46,16 +46,39 @@ def _official(base: str, *files: tuple[str, str, int]) -> Official:
     return Official(tuple(RemoteFile(f"{base}/{name}", md5, size) for name, md5, size in files))
 
 
+_DIGITS = tuple("0123456789")
+_FASHION = (
+    "t-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag",
+    "ankle boot",
+)  # fmt: skip
+_CIFAR10 = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+_CIFAR100 = (
+    "apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle",
+    "bottle", "bowl", "boy", "bridge", "bus", "butterfly", "camel", "can", "castle",
+    "caterpillar", "cattle", "chair", "chimpanzee", "clock", "cloud", "cockroach", "couch",
+    "crab", "crocodile", "cup", "dinosaur", "dolphin", "elephant", "flatfish", "forest", "fox",
+    "girl", "hamster", "house", "kangaroo", "keyboard", "lamp", "lawn_mower", "leopard", "lion",
+    "lizard", "lobster", "man", "maple_tree", "motorcycle", "mountain", "mouse", "mushroom",
+    "oak_tree", "orange", "orchid", "otter", "palm_tree", "pear", "pickup_truck", "pine_tree",
+    "plain", "plate", "poppy", "porcupine", "possum", "rabbit", "raccoon", "ray", "road",
+    "rocket", "rose", "sea", "seal", "shark", "shrew", "skunk", "skyscraper", "snail", "snake",
+    "spider", "squirrel", "streetcar", "sunflower", "sweet_pepper", "table", "tank", "telephone",
+    "television", "tiger", "tractor", "train", "trout", "tulip", "turtle", "wardrobe", "whale",
+    "willow_tree", "wolf", "woman", "worm",
+)  # fmt: skip
+
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
 
 _ALL = (
     Source(
         "digits", "8x8 handwritten digits, inside scikit-learn: nothing to fetch",
-        class_names.DIGITS, shape=(1, 8, 8), train=1437, test=360,
+        _DIGITS, shape=(1, 8, 8), train=1437, test=360,
     ),
     Source(
         "mnist", "28x28 handwritten digits",
-        class_names.DIGITS, shape=(1, 28, 28), train=60_000, test=10_000,
+        _DIGITS, shape=(1, 28, 28), train=60_000, test=10_000,
         layouts=(layouts.IDX, layouts.CSV),
         origins=(
             _official(
@@ -83,7 +106,7 @@ _ALL = (
     ),
     Source(
         "fashion-mnist", "28x28 articles of clothing",
-        class_names.FASHION, shape=(1, 28, 28), train=60_000, test=10_000,
+        _FASHION, shape=(1, 28, 28), train=60_000, test=10_000,
         layouts=(layouts.IDX,),
         origins=(
             _official(
@@ -107,7 +130,7 @@ _ALL = (
     ),
     Source(
         "cifar10", "32x32 colour photographs, 10 classes",
-        class_names.CIFAR10, shape=(3, 32, 32), train=50_000, test=10_000,
+        _CIFAR10, shape=(3, 32, 32), train=50_000, test=10_000,
         layouts=(layouts.CIFAR10_PICKLE, layouts.CIFAR10_BINARY, layouts.SHEETS),
         origins=(
             _official(
@@ -128,7 +151,7 @@ _ALL = (
     ),
     Source(
         "cifar100", "32x32 colour photographs, 100 classes",
-        class_names.CIFAR100, shape=(3, 32, 32), train=50_000, test=10_000,
+        _CIFAR100, shape=(3, 32, 32), train=50_000, test=10_000,
         layouts=(layouts.CIFAR100_PICKLE, layouts.CIFAR100_BINARY),
         origins=(
             _official(
@@ -147,7 +170,7 @@ _ALL = (
     Source(
         "cifar100-subset",
         "a part of CIFAR-100 with every class alike, read with --from; not for the paper's numbers",
-        class_names.CIFAR100, shape=(3, 32, 32), train=0, test=0,
+        _CIFAR100, shape=(3, 32, 32), train=0, test=0,
         layouts=(layouts.CIFAR100_PICKLE, layouts.CIFAR100_BINARY),
         subset="cifar100-subset",
     ),

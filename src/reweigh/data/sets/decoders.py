@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import warnings
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -88,50 +89,25 @@ def read_label_list(raw: bytes, name: str) -> Bytes:
 
 
 def read_csv(raw: bytes, name: str) -> LabelledImages:
-    """`label,pixel,...` rows of a square grey image, fields of one to three digits."""
-    body = raw[raw.find(b"\n") + 1 :] if raw[:1].isalpha() else raw
-    if not body.endswith(b"\n"):
-        body += b"\n"
-    width = body[: body.find(b"\n")].count(b",") + 1
-    rows = []
-    step = 2**24  # bytes at a time: the temporaries are some ten times as large
-    start = 0
-    while start < len(body):
-        stop = body.find(b"\n", min(start + step, len(body) - 1)) + 1
-        rows.append(_digits(np.frombuffer(body[start:stop], dtype=np.uint8), width, name))
-        start = stop
-    table = np.concatenate(rows)
-    side = math.isqrt(width - 1)
-    if side * side != width - 1 or not side:
-        raise DataError(f"{name} has {width} columns; expected a label and a square image")
-    return LabelledImages(
-        np.ascontiguousarray(table[:, 1:]).reshape(-1, 1, side, side), table[:, 0].copy()
-    )
-
-
-def _digits(text: Bytes, width: int, name: str) -> Bytes:
-    """Whole numbers 0 ... 255 between commas and line ends, for a block of whole rows."""
-    text = text[text != 13]  # \r
-    ends = np.flatnonzero((text == 44) | (text == 10))
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    lengths = ends - starts
-    digits = text.astype(np.int16) - 48
-    inner = np.ones(len(text), dtype=bool)
-    inner[ends] = False
-    rows_end = np.flatnonzero(text[ends] == 10)
-    if (
-        lengths.min() < 1
-        or lengths.max() > 3
-        or ((digits[inner] < 0) | (digits[inner] > 9)).any()
-        or not np.array_equal(rows_end, np.arange(width - 1, len(ends), width))
-    ):
-        raise DataError(f"{name} has a row that is not {width} numbers; it is damaged")
-    values = digits[ends - 1].copy()
-    values += np.where(lengths > 1, digits[np.maximum(ends - 2, 0)], 0) * np.int16(10)
-    values += np.where(lengths > 2, digits[np.maximum(ends - 3, 0)], 0) * np.int16(100)
-    if values.max() > 255:
-        raise DataError(f"{name} has the value {values.max()}; expected bytes, 0 ... 255")
-    return values.astype(np.uint8).reshape(-1, width)
+    """`label,pixel,...` rows of a square grey image, with a header or without."""
+    header = int(raw[:1].isalpha())
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # numpy warns of a file without rows
+            table = np.loadtxt(
+                io.BytesIO(raw), np.int16, comments=None, delimiter=",", skiprows=header, ndmin=2
+            )
+    except (ValueError, Warning) as error:
+        width = raw[: raw.find(b"\n")].count(b",") + 1
+        raise DataError(f"{name} has a row that is not {width} numbers; it is damaged") from error
+    for value in (table.min(), table.max()):
+        if not 0 <= value <= 255:
+            raise DataError(f"{name} has the value {value}; expected bytes, 0 ... 255")
+    side = math.isqrt(table.shape[1] - 1)
+    if side * side != table.shape[1] - 1 or not side:
+        raise DataError(f"{name} has {table.shape[1]} columns; expected a label and a square image")
+    pixels = table[:, 1:].astype(np.uint8).reshape(-1, 1, side, side)
+    return LabelledImages(pixels, table[:, 0].astype(np.uint8))
 
 
 def _labels(labels: object, count: int | None, name: str) -> Bytes:

@@ -13,14 +13,14 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+
 from ...errors import DataError, ReweighError, unknown
 from . import store
-from .acceptance import accept
-from .catalog import Source, source_named
+from .catalog import SOURCES, Source, source_named
 from .http import Official, Progress, download, silent
-from .layouts import decode
+from .layouts import Arrays, Decoded, decode
 from .registries import Package, fetch_package
-from .workspace import alone, enough_room, workspace
 
 
 def fetch(
@@ -46,7 +46,7 @@ def fetch(
         raise _no_origin(entry, origin)
     failures = []
     need = max(o.size for o in origins) + 3 * entry.bytes
-    with enough_room(folder, need), alone(folder, entry.name):
+    with store.enough_room(folder, need), store.alone(folder, entry.name):
         # Another process may have fetched it while this one waited.
         if not again and (manifest := _sound(entry, folder)):
             return manifest
@@ -66,12 +66,10 @@ def _fetch_from(
 ) -> store.Manifest:
     partial = folder / ".partial" / entry.name
     try:
-        with workspace(folder, entry.name) as temporary:
+        with store.workspace(folder, entry.name) as temporary:
             path = _collect(origin, temporary / "origin", partial, progress)
             progress(f"reading {entry.name}", 0, 0)
-            decoded = decode(path, entry.layouts, temporary)
-            manifest = accept(entry, decoded, origin.label)
-            store.place(folder, decoded.arrays, manifest)
+            manifest = _take_in(entry, path, folder, temporary, origin.label)
         shutil.rmtree(partial, ignore_errors=True)
         return manifest
     finally:
@@ -103,15 +101,12 @@ def adopt(
         raise DataError(f"{entry.name} comes with scikit-learn; there is nothing to read it from")
     folder = store.data_root(root)
     with (
-        enough_room(folder, 3 * entry.bytes),
-        alone(folder, entry.name),
-        workspace(folder, entry.name) as temporary,
+        store.enough_room(folder, 3 * entry.bytes),
+        store.alone(folder, entry.name),
+        store.workspace(folder, entry.name) as temporary,
     ):
         progress(f"reading {entry.name}", 0, 0)
-        decoded = decode(Path(path).expanduser(), entry.layouts, temporary)
-        manifest = accept(entry, decoded, "your own copy")
-        store.place(folder, decoded.arrays, manifest)
-    return manifest
+        return _take_in(entry, Path(path).expanduser(), folder, temporary, "your own copy")
 
 
 def verify(name: str | Source, *, root: str | Path | None = None) -> store.Manifest:
@@ -157,3 +152,64 @@ def _reason(candidate: Official | Package, error: DataError) -> str:
 def _remove_empty(folder: Path) -> None:
     with suppress(OSError):  # not there, or with parts that wait to be resumed
         folder.rmdir()
+
+
+def _take_in(
+    entry: Source, path: Path, folder: Path, temporary: Path, origin: str
+) -> store.Manifest:
+    """Decode the files at `path`, compare them with the pins, and place the arrays in `folder`."""
+    decoded = decode(path, entry.layouts, temporary)
+    manifest = _accepted(entry, decoded, origin)
+    store.place(folder, decoded.arrays, manifest)
+    return manifest
+
+
+def _accepted(entry: Source, decoded: Decoded, origin: str) -> store.Manifest:
+    """The manifest of decoded arrays that are what they should be; raises on anything else."""
+    arrays = decoded.arrays
+    _check_shapes(entry, arrays)
+    computed = store.digests(arrays)
+    if entry.subset and _is_balanced_part(entry, arrays):
+        return store.Manifest(entry.subset, origin, decoded.layout, computed, subset=True)
+    sizes = (len(arrays["train_labels"]), len(arrays["test_labels"]))
+    if sizes != (entry.train, entry.test):
+        raise DataError(
+            f"{entry.name} from {origin} has {sizes[0]:,} train and {sizes[1]:,} test images; "
+            f"expected {entry.train:,} and {entry.test:,}: truncated, or another data set"
+        )
+    altered = [name for name, pinned in entry.digests.items() if computed[name] != pinned] + [
+        name
+        for name, md5 in decoded.md5.items()
+        if entry.file_md5 and md5 != entry.file_md5.get(name)
+    ]
+    if altered:
+        raise DataError(
+            f"{entry.name} from {origin} ({decoded.layout} form): {', '.join(altered)} "
+            "differ from the published data; fetch or copy it again"
+        )
+    return store.Manifest(entry.name, origin, decoded.layout, computed)
+
+
+def _check_shapes(entry: Source, arrays: Arrays) -> None:
+    for part in ("train", "test"):
+        images, labels = arrays[f"{part}_images"], arrays[f"{part}_labels"]
+        if images.shape[1:] != entry.shape or labels.ndim != 1 or len(images) != len(labels):
+            raise DataError(
+                f"{part} images have shape {images.shape} and labels {labels.shape}; expected "
+                f"(n, {', '.join(map(str, entry.shape))}) and (n,): not {entry.name}"
+            )
+        if len(labels) and labels.max() >= len(entry.classes):
+            raise DataError(
+                f"{part} labels go up to {labels.max()}; {entry.name} has "
+                f"{len(entry.classes)} classes: damaged, or another data set"
+            )
+
+
+def _is_balanced_part(entry: Source, arrays: Arrays) -> bool:
+    """A deliberate subset has equally many images of every class; a truncated file has not."""
+    full = SOURCES["cifar100"]
+    for part, size in (("train", full.train), ("test", full.test)):
+        counts = np.bincount(arrays[f"{part}_labels"], minlength=len(entry.classes))
+        if counts.min() != counts.max() or not 0 < counts.sum() < size:
+            return False
+    return True

@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from ...errors import DataError
 
@@ -48,11 +48,7 @@ class Official:
     """The publisher's own files."""
 
     files: tuple[RemoteFile, ...]
-
-    @property
-    def manager(self) -> str:
-        """How the command line calls this origin."""
-        return "official"
+    manager: ClassVar[str] = "official"  # how the command line calls this origin
 
     @property
     def label(self) -> str:
@@ -86,7 +82,7 @@ def download(file: RemoteFile, part: Path, progress: Progress = silent) -> None:
             if not complete:
                 failure = f"the connection was cut at {part.stat().st_size:,} bytes"
                 continue
-        md5 = file_md5(part)
+        md5 = file_digest(part, "md5")
         if md5 == file.md5:
             return
         part.unlink()
@@ -120,17 +116,9 @@ def _transfer(file: RemoteFile, part: Path, progress: Progress) -> bool:
     return not total or have >= total
 
 
-def file_md5(path: Path) -> str:
-    """The md5 of a file, read in pieces."""
-    return _digest(path, hashlib.md5(usedforsecurity=False))
-
-
-def file_sha256(path: Path) -> str:
-    """The sha256 of a file, read in pieces."""
-    return _digest(path, hashlib.sha256())
-
-
-def _digest(path: Path, digest: hashlib._Hash) -> str:
+def file_digest(path: Path, algorithm: str) -> str:
+    """The "md5" or "sha256" of a file, read in pieces."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
     with path.open("rb") as file:
         while chunk := file.read(2**20):
             digest.update(chunk)

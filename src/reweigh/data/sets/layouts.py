@@ -12,6 +12,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -33,6 +34,8 @@ from .decoders import (
 Arrays: TypeAlias = dict[str, Bytes]
 """train_images and test_images [n, c, h, w], train_labels and test_labels [n]."""
 
+Assemble: TypeAlias = Callable[[Mapping[str, bytes]], Arrays]
+"""Files by name, in the order of their layout, to arrays."""
 ARRAY_NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 
 
@@ -42,48 +45,31 @@ class FileLayout:
 
     name: str
     files: tuple[str, ...]
-    assemble: Callable[[Mapping[str, bytes]], Arrays]
+    assemble: Assemble
 
 
 def _idx(files: Mapping[str, bytes]) -> Arrays:
-    arrays = {
-        array: read_idx(files[name], name)
-        for array, name in zip(ARRAY_NAMES, IDX.files, strict=True)
-    }
-    return {
-        name: a[:, None] if name.endswith("images") and a.ndim == 3 else a
-        for name, a in arrays.items()
-    }
-
-
-def _csv(files: Mapping[str, bytes]) -> Arrays:
-    return _joined(*([read_csv(files[name], name)] for name in CSV.files))
-
-
-def _parts(files: Mapping[str, bytes], read: Callable[[bytes, str], LabelledImages]) -> Arrays:
-    """All files but the last are train, in order; the last is test."""
-    read_all = [read(content, name) for name, content in files.items()]
-    return _joined(read_all[:-1], read_all[-1:])
+    arrays = [read_idx(content, name) for name, content in files.items()]
+    grey = [array[:, None] if array.ndim == 3 else array for array in arrays]
+    return dict(zip(ARRAY_NAMES, grey, strict=True))
 
 
 def _sheets(files: Mapping[str, bytes]) -> Arrays:
     *train, test = [read_sheet(files[name], name) for name in SHEETS.files[:6]]
-    train_labels, test_labels = (read_label_list(files[name], name) for name in SHEETS.files[6:])
-    return {
-        "train_images": np.concatenate(train),
-        "train_labels": train_labels,
-        "test_images": test,
-        "test_labels": test_labels,
-    }
+    labels = [read_label_list(files[name], name) for name in SHEETS.files[6:]]
+    arrays = (np.concatenate(train), labels[0], test, labels[1])
+    return dict(zip(ARRAY_NAMES, arrays, strict=True))
 
 
-def _joined(train: list[LabelledImages], test: list[LabelledImages]) -> Arrays:
-    return {
-        "train_images": np.concatenate([part.images for part in train]),
-        "train_labels": np.concatenate([part.labels for part in train]),
-        "test_images": np.concatenate([part.images for part in test]),
-        "test_labels": np.concatenate([part.labels for part in test]),
-    }
+def _parts(read: Callable[[bytes, str], LabelledImages]) -> Assemble:
+    """Of files with images and labels: all but the last are train, in order; the last is test."""
+
+    def assemble(files: Mapping[str, bytes]) -> Arrays:
+        *train, test = [read(content, name) for name, content in files.items()]
+        arrays = (*map(np.concatenate, zip(*train, strict=True)), *test)
+        return dict(zip(ARRAY_NAMES, arrays, strict=True))
+
+    return assemble
 
 
 _BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
@@ -98,26 +84,20 @@ IDX = FileLayout(
     ),
     _idx,
 )
-CSV = FileLayout("csv", ("mnist_train.csv", "mnist_test.csv"), _csv)
+CSV = FileLayout("csv", ("mnist_train.csv", "mnist_test.csv"), _parts(read_csv))
+CIFAR10_PICKLE = FileLayout("pickle", _BATCHES, _parts(read_cifar_pickle))
 CIFAR10_BINARY = FileLayout(
-    "binary",
-    tuple(f"{name}.bin" for name in _BATCHES),
-    lambda files: _parts(files, lambda raw, name: read_binary(raw, name, label_bytes=1)),
+    "binary", tuple(f"{name}.bin" for name in _BATCHES), _parts(partial(read_binary, label_bytes=1))
 )
-CIFAR10_PICKLE = FileLayout("pickle", _BATCHES, lambda files: _parts(files, read_cifar_pickle))
 # The registry package spells it so.
 SHEETS = FileLayout(
     "sheets",
     (*(f"{name}.png" for name in _BATCHES), "train_lables.json", "test_lables.json"),
     _sheets,
 )
+CIFAR100_PICKLE = FileLayout("pickle", ("train", "test"), _parts(read_cifar_pickle))
 CIFAR100_BINARY = FileLayout(
-    "binary",
-    ("train.bin", "test.bin"),
-    lambda files: _parts(files, lambda raw, name: read_binary(raw, name, label_bytes=2)),
-)
-CIFAR100_PICKLE = FileLayout(
-    "pickle", ("train", "test"), lambda files: _parts(files, read_cifar_pickle)
+    "binary", ("train.bin", "test.bin"), _parts(partial(read_binary, label_bytes=2))
 )
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import DataError
-from .http import file_sha256
+from .http import file_digest
 
 TIMEOUT = 1800.0
 
@@ -46,15 +46,9 @@ def fetch_package(package: Package, into: Path) -> Path:
     command = _command(package)
     try:
         run = subprocess.run(
-            command,
-            cwd=into,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=TIMEOUT,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+            command, cwd=into, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", timeout=TIMEOUT, check=False,
+        )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise DataError(f"{package.label}: no end after {TIMEOUT:.0f} seconds") from error
     except OSError as error:
@@ -62,7 +56,7 @@ def fetch_package(package: Package, into: Path) -> Path:
     files = [p for p in into.iterdir() if p.is_file()]
     if run.returncode or len(files) != 1:
         raise DataError(f"{package.label}: {_complaint(run.stderr or run.stdout)}")
-    sha256 = file_sha256(files[0])
+    sha256 = file_digest(files[0], "sha256")
     if sha256 != package.sha256:
         files[0].unlink()
         raise DataError(f"{package.label}: sha256 is {sha256}, expected {package.sha256}")

@@ -5,17 +5,20 @@
 Arrays are plain .npy, mapped into memory rather than read. `manifest.json` is written last and has
 the digest of each array, sha256("uint8 60000x1x28x28\\n" + bytes in C order): every load compares
 it, so that a truncated or altered file is named and refused. A folder appears under its name only
-when it is complete, by a rename.
+when it is complete, by a rename. One process at a time writes, and only if there is enough room.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
+from ...files import locked
 from .decoders import Bytes
 from .layouts import ARRAY_NAMES, Arrays
 
@@ -78,8 +82,9 @@ def is_stored(root: Path, name: str) -> bool:
 def place(root: Path, arrays: Arrays, manifest: Manifest) -> Path:
     """Write a data set beside its place, then move it there in one step."""
     target = root / manifest.name
-    fresh = Path(tempfile.mkdtemp(prefix=f".{manifest.name}-{MARK}", dir=root))
-    try:
+    with workspace(root, manifest.name) as beside:
+        fresh = beside / "new"
+        fresh.mkdir()
         for name in ARRAY_NAMES:
             with (fresh / f"{name}.npy").open("wb") as file:
                 np.save(file, np.ascontiguousarray(arrays[name]), allow_pickle=False)
@@ -87,24 +92,12 @@ def place(root: Path, arrays: Arrays, manifest: Manifest) -> Path:
                 os.fsync(file.fileno())
         text = json.dumps({"version": 1, **asdict(manifest)}, indent=2)
         (fresh / MANIFEST).write_text(text + "\n", encoding="utf-8")
-        fresh.chmod(0o755)  # mkdtemp gives 0700; a shared folder must be readable by others
-        _swap(fresh, target)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    return target
-
-
-def _swap(fresh: Path, target: Path) -> None:
-    """Rename onto `target`; a folder cannot replace another, so an old one steps aside first."""
-    if target.exists():
-        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-{MARK}", dir=target.parent))
-        try:
-            os.replace(target, aside / "old")
-            os.replace(fresh, target)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-    else:
+        fresh.chmod(0o755)  # a shared folder must be readable by others
+        # A folder cannot replace another: an old one steps aside first.
+        if target.exists():
+            os.replace(target, beside / "old")
         os.replace(fresh, target)
+    return target
 
 
 def read_manifest(root: Path, name: str) -> Manifest:
@@ -147,3 +140,45 @@ def read_stored(root: Path, name: str, *, check: bool = True) -> tuple[Arrays, M
 
 def _damaged(path: Path, name: str, how: str) -> DataError:
     return DataError(f"{path}: {how}; run: reweigh data fetch {name}")
+
+
+@contextmanager
+def alone(folder: Path, name: str) -> Iterator[None]:
+    """One process at a time fetches `name`; the others wait and find it there.
+
+    So what a killed process left of it can be swept away.
+    """
+    with locked(folder / f".{name}.lock"):
+        for stale in folder.glob(f".{name}-{MARK}*"):
+            shutil.rmtree(stale, ignore_errors=True)
+        yield
+
+
+@contextmanager
+def workspace(folder: Path, name: str) -> Iterator[Path]:
+    """A temporary folder inside `folder`, removed at the end whatever happens."""
+    with tempfile.TemporaryDirectory(
+        prefix=f".{name}-{MARK}", dir=folder, ignore_cleanup_errors=True
+    ) as made:
+        yield Path(made)
+
+
+@contextmanager
+def enough_room(folder: Path, need: int) -> Iterator[None]:
+    """Refuse at once when the disk is too full, and in one line when it fills up meanwhile."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(folder).free
+        if free < need:
+            raise DataError(
+                f"{folder} has {free:,} bytes free; about {need:,} are needed on the way: "
+                "free some, or choose another folder with --root DIR"
+            )
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        what = "the disk is full" if full else (error.strerror or str(error))
+        where = Path(error.filename or folder)
+        ours = where in (folder, *folder.parents) or folder in where.parents
+        hint = "; choose another folder with --root DIR" if ours else ""
+        raise DataError(f"{where}: {what}; nothing was placed{hint}") from error

@@ -4,8 +4,7 @@ Read in this order:
 
     dataset       a data set in memory; a part of it, with the labels given and the true ones
     corruptions   wrong labels, and which they are
-    imbalance     how many examples of each class
-    splits        clean, hyper-validation and train ids, disjoint and reproducible
+    splits        how many examples of each class; clean, hyper-validation and train ids
     task          a recipe, and the four parts it makes of a data set
     presets       the paper's recipes by name
 """
@@ -20,14 +19,6 @@ from .corruptions import (
     uniform_flip,
 )
 from .dataset import Dataset, Examples, Part, whole
-from .imbalance import NoisySubset, first_of_each, imbalance, noisy_imbalance, shares
 from .presets import BACKGROUNDS, MAJORITY_SHARES, PRESETS, preset, scaled
-from .splits import Split, split
+from .splits import NoisySubset, Split, first_of_each, imbalance, noisy_imbalance, shares, split
 from .task import Recipe, Task, prepare
-
-__all__ = [
-    "BACKGROUNDS", "CORRUPTIONS", "MAJORITY_SHARES", "PRESETS", "Corruption", "Dataset", "Examples",
-    "NoisySubset", "Part", "Recipe", "Split", "Task", "background_flip", "corrupt", "first_of_each",
-    "imbalance", "noisy_imbalance", "pair_flip", "prepare", "preset", "scaled", "shares", "split",
-    "transition", "uniform_flip", "whole",
-]  # fmt: skip

@@ -101,11 +101,7 @@ def transition(labels: Tensor, matrix: Tensor, *, seed: int) -> Corruption:
 
 
 CORRUPTIONS: Mapping[str, Callable[..., Corruption]] = MappingProxyType(
-    {
-        "uniform_flip": uniform_flip,
-        "background_flip": background_flip,
-        "pair_flip": pair_flip,
-    }
+    {"uniform_flip": uniform_flip, "background_flip": background_flip, "pair_flip": pair_flip}
 )
 """The corruptions a `Recipe` may name."""
 

@@ -31,24 +31,22 @@ BACKGROUNDS: Mapping[str, tuple[int, ...]] = MappingProxyType(
 )
 """The background class of each of the five seeds."""
 
-_UNIFORM = {"corruption": "uniform_flip", "rate": 0.4, "clean": 1000, "hyper_validation": 5000}
-_BACKGROUND = {
-    "corruption": "background_flip",
-    "rate": 0.4,
-    "clean_per_class": 10,
-    "hyper_validation": 5000,
-}
-
 PRESETS: Mapping[str, Recipe] = MappingProxyType(
     {
         # 4 becomes class 0 (negative) and 9 class 1 (positive), the majority.
         "mnist-imbalance": Recipe(
             "mnist", keep=(4, 9), majority=9, share=0.995, size=5000, clean_per_class=5
         ),
-        "cifar10-uniform": Recipe("cifar10", **_UNIFORM),  # type: ignore[arg-type]
-        "cifar100-uniform": Recipe("cifar100", **_UNIFORM),  # type: ignore[arg-type]
-        "cifar10-background": Recipe("cifar10", **_BACKGROUND),  # type: ignore[arg-type]
-        "cifar100-background": Recipe("cifar100", **_BACKGROUND),  # type: ignore[arg-type]
+        **{
+            f"{name}-uniform": Recipe(name, "uniform_flip", 0.4, clean=1000, hyper_validation=5000)
+            for name in BACKGROUNDS
+        },
+        **{
+            f"{name}-background": Recipe(
+                name, "background_flip", 0.4, clean_per_class=10, hyper_validation=5000
+            )
+            for name in BACKGROUNDS
+        },
     }
 )
 """The paper's tasks by name; `preset` fills in what depends on the seed."""

@@ -1,14 +1,18 @@
-"""Which examples go where: disjoint by construction, the same on every machine.
+"""Which examples, and how many of each class: the same on every machine.
 
-    order = a permutation of all ids, keyed by the seed
-    clean, then hyper-validation, are cut from it; train is the rest
+    shares      majority share s of N  ->  N - few of the majority class, few = round((1 - s) N)
+    evenly      counts that sum to N and differ by one at most
+    imbalance   exactly counts[c] random examples of each class c
+    split       order = a permutation of all ids, keyed by the seed;
+                clean, then hyper-validation, are cut from it; train is the rest
 
-Because the parts are cut from one permutation, they cannot overlap. Each part is returned sorted,
-so that a memory-mapped file is read forward.
+Because the parts of a split are cut from one permutation, they cannot overlap. Each part is returned
+sorted, so that a memory-mapped file is read forward.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +21,84 @@ from torch import Tensor
 
 from ...errors import SettingError
 from ...rng import Draws, Indices
-from .imbalance import check_counts, evenly, first_of_each
+from .corruptions import corrupt
+
+
+def imbalance(labels: Tensor, counts: Mapping[int, int], *, seed: int) -> Tensor:
+    """Ids of exactly `counts[c]` random examples of each class c named, and of no other."""
+    for label, count in counts.items():
+        check_counts(**{f"count of class {label}": count})
+    given: Indices = labels.cpu().numpy().astype(np.int64)
+    order = Draws(seed, "imbalance").permutation(len(given))
+    chosen = first_of_each(given, order, counts, what="examples")
+    return torch.from_numpy(np.sort(chosen))
+
+
+def shares(*, majority: int, minority: int, share: float, size: int) -> dict[int, int]:
+    """The counts of two classes, `size` in all, in which `majority` holds `share`; none may be 0."""
+    if not 0.5 <= share < 1.0:
+        raise SettingError(f"majority share is {share}; expected from 0.5 to under 1")
+    few = int(np.floor((1 - share) * size + 0.5))
+    if few < 1:
+        raise SettingError(
+            f"a majority share of {share} leaves no example of class {minority} among {size}; "
+            "lower the share or take more examples"
+        )
+    return {majority: size - few, minority: few}
+
+
+def evenly(size: int, classes: Sequence[int], *, seed: int) -> dict[int, int]:
+    """Counts of `classes` that sum to `size`; where they must differ, the seed says which get one more."""
+    each, rest = divmod(size, len(classes))
+    more = set(Draws(seed, "evenly").permutation(len(classes))[:rest].tolist())
+    return {label: each + (k in more) for k, label in enumerate(classes)}
+
+
+class NoisySubset(NamedTuple):
+    """Ids of the chosen examples, int64 [k]; their labels after corruption; which of these changed."""
+
+    ids: Tensor
+    labels: Tensor
+    changed: Tensor
+
+
+def noisy_imbalance(
+    labels: Tensor,
+    counts: Mapping[int, int],
+    *,
+    corruption: str,
+    rate: float,
+    classes: int,
+    seed: int,
+    **options: object,
+) -> NoisySubset:
+    """First choose by `imbalance`, then corrupt the labels of what was chosen."""
+    ids = imbalance(labels, counts, seed=seed)
+    noisy = corrupt(corruption, labels[ids], rate=rate, classes=classes, seed=seed, **options)
+    return NoisySubset(ids, *noisy)
+
+
+def first_of_each(
+    labels: Indices, order: Indices, counts: Mapping[int, int], *, what: str
+) -> Indices:
+    """The first `counts[c]` ids of every class c, along `order`."""
+    parts = []
+    for label, count in counts.items():
+        members = order[labels[order] == label]
+        if len(members) < count:
+            raise SettingError(
+                f"{count} {what} of class {label} were asked, but it has {len(members)}; "
+                "ask for fewer"
+            )
+        parts.append(members[:count])
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+def check_counts(**counts: int) -> None:
+    """Refuse a count that is not a whole number from 0 up, by name."""
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise SettingError(f"{name} is {count!r}; expected a whole number from 0 up")
 
 
 class Split(NamedTuple):

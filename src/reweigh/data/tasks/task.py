@@ -9,7 +9,8 @@ and rate of noise, drawn independently. Parts point into the data set and copy n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,9 +18,8 @@ from torch import Tensor
 from ...errors import SettingError
 from ...rng import derive
 from .corruptions import corrupt
-from .dataset import Dataset, Part
-from .imbalance import evenly, imbalance, shares
-from .splits import split
+from .dataset import Dataset, Part, whole
+from .splits import evenly, imbalance, shares, split
 
 
 @dataclass(frozen=True)
@@ -71,35 +71,23 @@ def prepare(dataset: Dataset, recipe: Recipe, *, seed: int) -> Task:
     """Build the task that `recipe` describes: one seed, one task, on every machine."""
     pool, classes = _pool(dataset, recipe, seed)
     cut = split(
-        pool.truth,
-        seed=seed,
-        clean=recipe.clean,
-        clean_per_class=recipe.clean_per_class,
-        clean_even=recipe.clean_even,
-        hyper_validation=recipe.hyper_validation,
-    )
+        pool.truth, seed=seed, clean=recipe.clean, clean_per_class=recipe.clean_per_class,
+        clean_even=recipe.clean_even, hyper_validation=recipe.hyper_validation,
+    )  # fmt: skip
     train_ids = cut.train
     if recipe.clean_in_train:
         train_ids = torch.cat([cut.train, cut.clean]).sort().values
-    options = _options(recipe)
+    options: dict[str, Any] = {"rate": recipe.rate, "classes": len(classes), **_options(recipe)}
 
     def noisy(ids: Tensor, purpose: str) -> Part:
-        truth = pool.truth[ids]
-        labels = corrupt(
-            recipe.corruption,
-            truth,
-            rate=recipe.rate,
-            classes=len(classes),
-            seed=derive(seed, purpose),
-            **options,
-        ).labels
-        return Part(pool.inputs, pool.ids[ids], labels, truth)
+        part, part_seed = pool.take(ids), derive(seed, purpose)
+        labels = corrupt(recipe.corruption, part.truth, seed=part_seed, **options).labels
+        return replace(part, targets=labels)
 
-    clean_truth = pool.truth[cut.clean]
     return Task(
         train=noisy(train_ids, "train"),
         hyper_validation=noisy(cut.hyper_validation, "hyper_validation"),
-        clean=Part(pool.inputs, pool.ids[cut.clean], clean_truth, clean_truth.clone()),
+        clean=pool.take(cut.clean),
         test=_test(dataset, recipe),
         classes=classes,
         peak=dataset.peak,
@@ -122,8 +110,7 @@ def _pool(dataset: Dataset, recipe: Recipe, seed: int) -> tuple[Part, tuple[str,
         if recipe.size:
             counts = evenly(recipe.size, range(len(dataset.classes)), seed=seed)
             ids = ids[imbalance(labels, counts, seed=seed)]
-        kept = dataset.train.targets[ids]
-        return Part(dataset.train.inputs, ids, kept, kept.clone()), dataset.classes
+        return whole(dataset.train).take(ids), dataset.classes
     _check_kept(dataset, recipe)
     if recipe.size:
         minority = next(c for c in recipe.keep if c != recipe.majority)
@@ -134,10 +121,8 @@ def _pool(dataset: Dataset, recipe: Recipe, seed: int) -> tuple[Part, tuple[str,
         counts = {c: int((labels == c).sum()) for c in recipe.keep}
     chosen = imbalance(labels, counts, seed=seed)
     renamed = _renamed(labels[chosen], recipe.keep)
-    return (
-        Part(dataset.train.inputs, ids[chosen], renamed, renamed.clone()),
-        tuple(dataset.classes[c] for c in recipe.keep),
-    )
+    part = Part(dataset.train.inputs, ids[chosen], renamed, renamed.clone())
+    return part, tuple(dataset.classes[c] for c in recipe.keep)
 
 
 def _check_kept(dataset: Dataset, recipe: Recipe) -> None:

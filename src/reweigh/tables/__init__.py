@@ -10,27 +10,9 @@ Read in this order:
     scan         one pass over a table: all labels, the marked rows, a random sample
 """
 
-from .cells import (
-    Array,
-    Numbers,
-    arrow,
-    is_text,
-    label_words,
-    missing_cells,
-    numbers,
-    pandas,
-    words,
-)
+from .cells import Array, Numbers, arrow, is_text, label_words, numbers, pandas, words
 from .images import ImageFolder, image_pieces, list_images, open_image, open_image_folder
 from .labels import Codes, GivenLabels, LabelScan, decide_task
 from .reader import PIECE_ROWS, Piece, Table, delimiter_of, is_table, open_table
 from .row_filter import Condition, parse_condition
 from .scan import SAMPLE_ROWS, Scan, scan_table
-
-__all__ = [
-    "PIECE_ROWS", "SAMPLE_ROWS", "Array", "Codes", "Condition", "GivenLabels", "ImageFolder",
-    "LabelScan", "Numbers", "Piece", "Scan", "Table", "arrow", "decide_task", "delimiter_of",
-    "image_pieces", "is_table", "is_text", "label_words", "list_images", "missing_cells", "numbers",
-    "open_image", "open_image_folder", "open_table", "pandas", "parse_condition", "scan_table",
-    "words",
-]  # fmt: skip

@@ -25,7 +25,7 @@ MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None",
 
 def arrow(part: str = "") -> Any:
     """pyarrow, or one of its modules."""
-    name = f"pyarrow.{part}" if part else "pyarrow"
+    name = f"pyarrow.{part}".rstrip(".")
     return optional(name, package="pyarrow", needed_for="reading tables")
 
 
@@ -58,18 +58,16 @@ def numbers(array: Array) -> Numbers:
 def words(array: Array) -> Array:
     """Every cell as a stripped string, a pyarrow array with nulls."""
     pa, pc, types = arrow(), arrow("compute"), arrow("types")
-    kind = array.type
-    if types.is_dictionary(kind):
+    if types.is_dictionary(array.type):
         return words(array.dictionary_decode())
-    if types.is_boolean(kind):
+    if types.is_boolean(array.type):
         return pc.if_else(array, "True", "False")
-    text = pc.cast(array, pa.string())
+    text, missing = pc.cast(array, pa.string()), pa.scalar(None, pa.string())
     if is_text(array):
         text = pc.utf8_trim_whitespace(text)
-        blank = pc.is_in(text, value_set=pa.array(MISSING))
-        return pc.if_else(blank, pa.scalar(None, pa.string()), text)
-    if types.is_floating(kind):
-        return pc.if_else(pc.is_finite(array), text, pa.scalar(None, pa.string()))
+        return pc.if_else(pc.is_in(text, value_set=pa.array(MISSING)), missing, text)
+    if types.is_floating(array.type):
+        return pc.if_else(pc.is_finite(array), text, missing)
     return text
 
 
@@ -84,9 +82,3 @@ def is_text(array: Array) -> bool:
     """Whether cells are strings."""
     types = arrow("types")
     return bool(types.is_string(array.type) or types.is_large_string(array.type))
-
-
-def missing_cells(array: Array) -> npt.NDArray[np.bool_]:
-    """Which cells of a pyarrow array are null."""
-    nulls: npt.NDArray[np.bool_] = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
-    return nulls

@@ -103,20 +103,18 @@ class LabelScan:
 
     def finish(self) -> GivenLabels:
         """All labels; names in order: numbers by size, words by alphabet."""
-        codes = (
-            None if self._codes is None else np.concatenate([np.empty(0, np.int64), *self._codes])
-        )
-        values = None if self._values is None else np.concatenate([np.empty(0), *self._values])
-        if codes is None and values is None:
+        if self._codes is None and self._values is None:
             raise DataError(
                 f"the target has more than {MOST_CLASSES:,} different labels that are no numbers; "
                 "expected classes or a quantity: is it the right column?"
             )
-        names = sorted(self._place, key=_order)
+        values = None if self._values is None else np.concatenate([np.empty(0), *self._values])
+        if self._codes is None:
+            return GivenLabels((), None, values)
+        codes = np.concatenate([np.empty(0, np.int64), *self._codes])
+        names = tuple(sorted(self._place, key=_order))
         as_met = GivenLabels(tuple(self._place), codes, values)
-        if codes is None:
-            return as_met
-        return GivenLabels(tuple(names), as_met.coded(names), values)
+        return GivenLabels(names, as_met.coded(names), values)
 
 
 def _order(name: str) -> tuple[int, float, str]:

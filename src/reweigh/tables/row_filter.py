@@ -21,17 +21,10 @@ import numpy.typing as npt
 from ..errors import SettingError
 from .cells import Array, label_words, numbers
 
-OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
-    {
-        "==": operator.eq,
-        "=": operator.eq,
-        "!=": operator.ne,
-        ">=": operator.ge,
-        "<=": operator.le,
-        ">": operator.gt,
-        "<": operator.lt,
-    }
-)
+OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType({
+    "==": operator.eq, "=": operator.eq, "!=": operator.ne,
+    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
+})  # fmt: skip
 _FORM = re.compile(r"""\s*("[^"]+"|'[^']+'|[^=!<>]+?)\s*(==|!=|>=|<=|=|>|<)\s*(?!=)(\S.*?)\s*""")
 
 
@@ -49,15 +42,10 @@ class Condition:
         try:
             number = float(self.value)
         except ValueError:
-            number = None
-        if number is not None:
-            cells = numbers(array)
-            return np.asarray(compare(cells, number) & ~np.isnan(cells))
-        words = np.asarray(label_words(array).to_pandas(), dtype=object)
-        there = np.array([isinstance(word, str) for word in words], dtype=bool)
-        result = np.zeros(len(words), dtype=bool)
-        result[there] = np.asarray(compare(words[there], self.value), dtype=bool)
-        return result
+            words = label_words(array).to_pylist()
+            return np.array([w is not None and compare(w, self.value) for w in words], dtype=bool)
+        cells = numbers(array)
+        return np.asarray(compare(cells, number) & ~np.isnan(cells))
 
 
 def parse_condition(text: str) -> Condition:

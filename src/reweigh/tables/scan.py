@@ -50,11 +50,9 @@ def scan_table(
     rows = 0
     for piece in table.pieces(needed):
         labels.add(piece.column(target))
-        mark = (
-            marking.meets(piece.column(marking.column))
-            if marking
-            else np.zeros(piece.num_rows, dtype=bool)
-        )
+        mark = np.zeros(piece.num_rows, dtype=bool)
+        if marking:
+            mark = marking.meets(piece.column(marking.column))
         marks.append(mark)
         if columns:
             usable = ~mark & ~np.asarray(piece.column(target).is_null())
@@ -78,7 +76,7 @@ class _Sample:
         keys = self._draws.uniform(piece.num_rows)
         full = len(self._keys) >= self._capacity
         chosen = np.flatnonzero(usable & (keys < self._keys.max()) if full else usable)
-        self._kept.append(piece.take(arrow().array(chosen)))
+        self._kept.append(arrow().Table.from_batches([piece]).take(chosen))
         self._keys = np.concatenate([self._keys, keys[chosen]])
         self._rows = np.concatenate([self._rows, first + chosen])
         if len(self._keys) > 2 * self._capacity:
@@ -87,15 +85,11 @@ class _Sample:
     def _trim(self) -> None:
         if len(self._keys) > self._capacity:
             best = np.sort(np.argpartition(self._keys, self._capacity)[: self._capacity])
-            self._kept = [self._joined().take(arrow().array(best))]
+            self._kept = [self._joined().take(best)]
             self._keys, self._rows = self._keys[best], self._rows[best]
 
     def _joined(self) -> Any:
-        pa = arrow()
-        parts = [
-            pa.Table.from_batches([k]) if not isinstance(k, pa.Table) else k for k in self._kept
-        ]
-        return pa.concat_tables(parts, promote_options="permissive").combine_chunks()
+        return arrow().concat_tables(self._kept, promote_options="permissive").combine_chunks()
 
     def finish(self) -> tuple[Any, npt.NDArray[np.int64]]:
         self._trim()

@@ -23,8 +23,7 @@ from torch import Tensor
 from ...errors import SettingError
 from ..streams import AnyPart
 from ..tasks import Part
-from .options import Batch, BatchOptions
-from .sides import Side
+from .sides import Batch, BatchOptions, Side
 
 
 class Pair(NamedTuple):
@@ -57,9 +56,10 @@ class PairedBatches:
 
     def pair(self, step: int) -> Pair:
         """Pair number `step`, without moving on."""
-        train, train_ids = self._train.batch(step, self._options.augmentation)
+        augmentation = self._options.augmentation
+        train, train_ids = self._train.batch(step, augmentation)
         clean, clean_ids = self._clean.batch(
-            step, self._options.augmentation if self._options.augment_clean else None
+            step, augmentation if self._options.augment_clean else None
         )
         return Pair(train, clean, train_ids, clean_ids)
 

@@ -15,8 +15,3 @@ from .fields import Fields
 from .shards import Shards, open_shards
 from .stream import Drawn, Stream
 from .training_set import AnyPart, AnyTask, StreamedPart, StreamedTask, stream_part
-
-__all__ = [
-    "AnyPart", "AnyTask", "Drawn", "Fields", "Shards", "Stream", "StreamedPart", "StreamedTask",
-    "open_shards", "stream_part",
-]  # fmt: skip

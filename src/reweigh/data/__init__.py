@@ -14,58 +14,22 @@
 torch.Size([100, 1, 8, 8])
 """
 
+# isort: off
 from ..encoders import ImageEncoder
 from .batches import (
-    AUGMENTATIONS,
-    SCALINGS,
-    Augmentation,
-    Batch,
-    BatchOptions,
-    Pair,
-    PairedBatches,
-    Scaling,
+    AUGMENTATIONS, SCALINGS, Augmentation, Batch, BatchOptions, Pair, PairedBatches, Scaling,
     in_order,
-)
+)  # fmt: skip
 from .sets import SOURCES, Source, adopt, data_root, fetch, load, verify
 from .streams import (
-    AnyPart,
-    AnyTask,
-    Drawn,
-    Fields,
-    Shards,
-    Stream,
-    StreamedPart,
-    StreamedTask,
-    open_shards,
+    AnyPart, AnyTask, Drawn, Fields, Shards, Stream, StreamedPart, StreamedTask, open_shards,
     stream_part,
-)
+)  # fmt: skip
 from .tasks import (
-    BACKGROUNDS,
-    CORRUPTIONS,
-    MAJORITY_SHARES,
-    PRESETS,
-    Corruption,
-    Dataset,
-    Examples,
-    NoisySubset,
-    Part,
-    Recipe,
-    Split,
-    Task,
-    background_flip,
-    corrupt,
-    imbalance,
-    noisy_imbalance,
-    pair_flip,
-    prepare,
-    preset,
-    scaled,
-    shares,
-    split,
-    transition,
-    uniform_flip,
-    whole,
-)
+    BACKGROUNDS, CORRUPTIONS, MAJORITY_SHARES, PRESETS, Corruption, Dataset, Examples, NoisySubset,
+    Part, Recipe, Split, Task, background_flip, corrupt, imbalance, noisy_imbalance, pair_flip,
+    prepare, preset, scaled, shares, split, transition, uniform_flip, whole,
+)  # fmt: skip
 
 __all__ = [
     "AUGMENTATIONS", "BACKGROUNDS", "CORRUPTIONS", "MAJORITY_SHARES", "PRESETS", "SCALINGS",

@@ -42,10 +42,8 @@ class ImageEncoder:
         with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
             images = list(pool.map(self._decoded, files))
         black = np.zeros(self.shape, dtype=np.uint8)
-        return (
-            np.stack([black if image is None else image for image in images]),
-            [image is not None for image in images],
-        )
+        pixels = np.stack([black if image is None else image for image in images])
+        return pixels, [image is not None for image in images]
 
     def _decoded(self, file: Path | IO[bytes]) -> Bytes | None:
         image = open_image(file)

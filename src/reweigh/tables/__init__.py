@@ -2,17 +2,26 @@
 
 Read in this order:
 
-    cells        one column: its cells as numbers, as words, as labels
-    reader       a CSV or Parquet file as columns, in pieces of bounded size
-    images       a folder of images with one folder per class
-    row_filter   a condition such as `checked == 1`: which rows are meant
-    labels       the labels of a file: classes, or numbers of a regression
-    scan         one pass over a table: all labels, the marked rows, a random sample
+    cells    one column: its cells as numbers, as words, as labels; conditions as `checked == 1`
+    reader   a CSV or Parquet file as columns, in pieces of bounded size
+    images   a folder of images with one folder per class
+    labels   the labels of a file: classes, or numbers of a regression
+    scan     one pass over a table: all labels, the marked rows, a random sample
 """
 
-from .cells import Array, Numbers, arrow, is_text, label_words, numbers, pandas, words
+from .cells import (
+    Array,
+    Condition,
+    Numbers,
+    arrow,
+    is_text,
+    label_words,
+    numbers,
+    pandas,
+    parse_condition,
+    words,
+)
 from .images import ImageFolder, image_pieces, list_images, open_image, open_image_folder
 from .labels import Codes, GivenLabels, LabelScan, decide_task
 from .reader import PIECE_ROWS, Piece, Table, delimiter_of, is_table, open_table
-from .row_filter import Condition, parse_condition
 from .scan import SAMPLE_ROWS, Scan, scan_table

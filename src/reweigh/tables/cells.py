@@ -4,15 +4,22 @@ numbers       float64 [n], NaN where a cell is missing, infinite or no number
 words         strings, stripped; missing where a cell is missing or blank
 label_words   words, and "1.0" is "1": many programs write a column of whole numbers with one gap
               as 1.0, 2.0, ..., and it must still be the same class
+Condition     `column op value`: which cells meet it. Read by a small parser, never evaluated
 """
 
 from __future__ import annotations
 
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import SettingError
 from ..optional import optional
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
@@ -21,6 +28,11 @@ Array: TypeAlias = Any
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>", "?")
 """What stands for a missing cell in a text file."""
+OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType({
+    "==": operator.eq, "=": operator.eq, "!=": operator.ne,
+    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
+})  # fmt: skip
+_FORM = re.compile(r"""\s*("[^"]+"|'[^']+'|[^=!<>]+?)\s*(==|!=|>=|<=|=|>|<)\s*(?!=)(\S.*?)\s*""")
 
 
 def arrow(part: str = "") -> Any:
@@ -82,3 +94,44 @@ def is_text(array: Array) -> bool:
     """Whether cells are strings."""
     types = arrow("types")
     return bool(types.is_string(array.type) or types.is_large_string(array.type))
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition on one column. A missing cell meets no condition, not even `!=`."""
+
+    column: str
+    op: str
+    value: str
+
+    def meets(self, array: Array) -> npt.NDArray[np.bool_]:
+        """Which cells meet it: as numbers where `value` is one, else as words."""
+        compare = OPERATORS[self.op]
+        try:
+            number = float(self.value)
+        except ValueError:
+            words = label_words(array).to_pylist()
+            return np.array([w is not None and compare(w, self.value) for w in words], dtype=bool)
+        cells = numbers(array)
+        return np.asarray(compare(cells, number) & ~np.isnan(cells))
+
+
+def parse_condition(text: str) -> Condition:
+    """Read a condition; an error shows the form.
+
+    >>> parse_condition("'checked by' = \\"Ann Lee\\"")
+    Condition(column='checked by', op='=', value='Ann Lee')
+    """
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise SettingError(
+            f"cannot read the condition {text!r}; expected COLUMN OP VALUE with one of "
+            f"{' '.join(OPERATORS)}, for example: checked == 1"
+        )
+    column, op, value = match.groups()
+    return Condition(_unquoted(column), op, _unquoted(value))
+
+
+def _unquoted(text: str) -> str:
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if quoted else text.strip()

@@ -16,10 +16,9 @@ import numpy.typing as npt
 
 from ..errors import DataError
 from ..rng import Draws
-from .cells import arrow
+from .cells import Condition, arrow
 from .labels import GivenLabels, LabelScan
 from .reader import Piece, Table
-from .row_filter import Condition
 
 SAMPLE_ROWS = 100_000
 

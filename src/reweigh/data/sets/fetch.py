@@ -73,8 +73,9 @@ def _fetch_from(
         shutil.rmtree(partial, ignore_errors=True)
         return manifest
     finally:
-        _remove_empty(partial)
-        _remove_empty(partial.parent)
+        for folder_of_parts in (partial, partial.parent):
+            with suppress(OSError):  # not there, or with parts that wait to be resumed
+                folder_of_parts.rmdir()
 
 
 def _sound(entry: Source, folder: Path) -> store.Manifest | None:
@@ -147,11 +148,6 @@ def _reason(candidate: Official | Package, error: DataError) -> str:
     if isinstance(candidate, Official):
         return f"official {text}"
     return text if text.startswith(candidate.label) else f"{candidate.label}: {text}"
-
-
-def _remove_empty(folder: Path) -> None:
-    with suppress(OSError):  # not there, or with parts that wait to be resumed
-        folder.rmdir()
 
 
 def _take_in(

@@ -19,17 +19,8 @@ from typing import TypeAlias
 import numpy as np
 
 from ...errors import DataError
-from . import archives
-from .decoders import (
-    Bytes,
-    LabelledImages,
-    read_binary,
-    read_cifar_pickle,
-    read_csv,
-    read_idx,
-    read_label_list,
-    read_sheet,
-)
+from . import archives, decoders
+from .decoders import Bytes, LabelledImages
 
 Arrays: TypeAlias = dict[str, Bytes]
 """train_images and test_images [n, c, h, w], train_labels and test_labels [n]."""
@@ -49,14 +40,14 @@ class FileLayout:
 
 
 def _idx(files: Mapping[str, bytes]) -> Arrays:
-    arrays = [read_idx(content, name) for name, content in files.items()]
+    arrays = [decoders.read_idx(content, name) for name, content in files.items()]
     grey = [array[:, None] if array.ndim == 3 else array for array in arrays]
     return dict(zip(ARRAY_NAMES, grey, strict=True))
 
 
 def _sheets(files: Mapping[str, bytes]) -> Arrays:
-    *train, test = [read_sheet(files[name], name) for name in SHEETS.files[:6]]
-    labels = [read_label_list(files[name], name) for name in SHEETS.files[6:]]
+    *train, test = [decoders.read_sheet(files[name], name) for name in SHEETS.files[:6]]
+    labels = [decoders.read_label_list(files[name], name) for name in SHEETS.files[6:]]
     arrays = (np.concatenate(train), labels[0], test, labels[1])
     return dict(zip(ARRAY_NAMES, arrays, strict=True))
 
@@ -84,10 +75,12 @@ IDX = FileLayout(
     ),
     _idx,
 )
-CSV = FileLayout("csv", ("mnist_train.csv", "mnist_test.csv"), _parts(read_csv))
-CIFAR10_PICKLE = FileLayout("pickle", _BATCHES, _parts(read_cifar_pickle))
+CSV = FileLayout("csv", ("mnist_train.csv", "mnist_test.csv"), _parts(decoders.read_csv))
+CIFAR10_PICKLE = FileLayout("pickle", _BATCHES, _parts(decoders.read_cifar_pickle))
 CIFAR10_BINARY = FileLayout(
-    "binary", tuple(f"{name}.bin" for name in _BATCHES), _parts(partial(read_binary, label_bytes=1))
+    "binary",
+    tuple(f"{name}.bin" for name in _BATCHES),
+    _parts(partial(decoders.read_binary, label_bytes=1)),
 )
 # The registry package spells it so.
 SHEETS = FileLayout(
@@ -95,9 +88,9 @@ SHEETS = FileLayout(
     (*(f"{name}.png" for name in _BATCHES), "train_lables.json", "test_lables.json"),
     _sheets,
 )
-CIFAR100_PICKLE = FileLayout("pickle", ("train", "test"), _parts(read_cifar_pickle))
+CIFAR100_PICKLE = FileLayout("pickle", ("train", "test"), _parts(decoders.read_cifar_pickle))
 CIFAR100_BINARY = FileLayout(
-    "binary", ("train.bin", "test.bin"), _parts(partial(read_binary, label_bytes=2))
+    "binary", ("train.bin", "test.bin"), _parts(partial(decoders.read_binary, label_bytes=2))
 )
 
 

@@ -47,10 +47,6 @@ def _bytes_array(
     return np.frombuffer(bytes(raw), dtype=np.uint8).reshape(shape)
 
 
-def _reconstruct(*_: object) -> _Array:
-    return _Array()
-
-
 def _frombuffer(raw: object, kind: object, shape: object, order: object) -> _Array:
     array = _Array()
     array.value = _bytes_array(raw, kind, shape, order != "C")
@@ -69,7 +65,7 @@ _ALLOWED: dict[tuple[str, str], Any] = {
     ("_codecs", "encode"): _latin1,
 }
 for _package in ("numpy.core", "numpy._core"):
-    _ALLOWED[_package + ".multiarray", "_reconstruct"] = _reconstruct
+    _ALLOWED[_package + ".multiarray", "_reconstruct"] = lambda *_: _Array()
     _ALLOWED[_package + ".numeric", "_frombuffer"] = _frombuffer
 
 
@@ -81,18 +77,15 @@ class _Restricted(pickle.Unpickler):
             raise pickle.UnpicklingError(f"the name {module}.{name}") from None
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 def read_pickle(raw: bytes, name: str) -> dict[str, Any]:
     """The dict in a CIFAR pickle: text keys, arrays as uint8."""
     try:
         # Old pickles hold byte strings as `str`; "bytes" keeps the pixels as they are.
         content = _Restricted(io.BytesIO(raw), encoding="bytes").load()
     except Exception as error:  # a broken pickle can raise nearly anything
+        held = " ".join(str(error).split()) or type(error).__name__
         raise DataError(
-            f"{name} is not a CIFAR pickle this reads safely: it holds {_one_line(error)}; "
+            f"{name} is not a CIFAR pickle this reads safely: it holds {held}; "
             "expected a dict of byte arrays and labels, so nothing of it was used"
         ) from error
     if not isinstance(content, dict):

@@ -7,6 +7,7 @@ A piece is copied and its mapping dropped, so pages that were read do not pile u
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,20 +22,11 @@ SUFFIX = ".npy"
 PIECE = 4096
 
 
-def file_of(path: Path, field: str) -> Path:
-    """The file of one field of a shard."""
-    return path.with_name(f"{path.name}.{field}{SUFFIX}")
-
-
 def fields_of(path: Path) -> list[str]:
     """The fields that a shard has files for."""
-    head = f"{path.name}."
-    files = (f.name for f in path.parent.glob(f"*{SUFFIX}"))
-    return sorted(
-        name[len(head) : -len(SUFFIX)]
-        for name in files
-        if name.startswith(head) and "." not in name[len(head) : -len(SUFFIX)]
-    )
+    files = path.parent.glob(f"{glob.escape(path.name)}.*{SUFFIX}")
+    names = (file.name[len(path.name) + 1 : -len(SUFFIX)] for file in files)
+    return sorted(name for name in names if "." not in name)
 
 
 def describe(path: Path) -> tuple[int, dict[str, str]]:
@@ -60,12 +52,12 @@ def read(path: Path, first: int, last: int, fields: Sequence[str]) -> Iterator[R
 
 
 def _mapped(path: Path, field: str) -> npt.NDArray[Any]:
-    file = file_of(path, field)
+    file = path.with_name(f"{path.name}.{field}{SUFFIX}")
     try:
         array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise DataError(f"there is no {file}; expected a file a field") from error
     except (OSError, ValueError, EOFError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise DataError(f"there is no {file}; expected a file a field") from error
         raise DataError(f"{file} is no array, or is truncated ({error}); write it again") from error
     if array.ndim == 0:
         raise DataError(f"{file} holds a single number; expected a row an example")

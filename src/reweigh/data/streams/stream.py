@@ -129,15 +129,11 @@ class Stream(IterableDataset[Drawn]):
     def _parts(self, lanes: range, start: tuple[int, int, bool]) -> Iterator[Drawn]:
         """What `lanes` give to each batch, joined."""
         epoch, step, ends = start
-        pieces = [
-            cut(
-                self._lane(lane, epoch, step * self.order.share(lane), ends), self.order.share(lane)
-            )
-            for lane in lanes
-        ]
+        shares = {lane: self.order.share(lane) for lane in lanes}
+        pieces = [cut(self._lane(k, epoch, step * n, ends), n) for k, n in shares.items()]
         # All lanes end within one batch; those that ended are skipped.
-        for shares in zip_longest(*pieces):
-            rows = joined([piece for piece in shares if piece is not None])
+        for parts in zip_longest(*pieces):
+            rows = joined([piece for piece in parts if piece is not None])
             yield decoded(rows, self.shards, self.fields)
 
     def _lane(self, lane: int, epoch: int, visit: int, ends: bool) -> Iterator[Rows]:

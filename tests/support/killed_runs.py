@@ -26,7 +26,9 @@ import torch._dynamo
 
 from reweigh import files
 from reweigh.errors import ReweighWarning
-from reweigh.training import fit, folder
+from reweigh.runs import RunFile
+from reweigh.training import fit
+from reweigh.training import run_folder as folder
 from support.runs import digits_task, tiny, tiny_config
 
 METHODS = ("reweigh+ft", "s_model_conf+es")
@@ -96,7 +98,7 @@ def arm(fuse):
 
     def append(self, point):
         if fuse.last("torn line"):
-            with (self.path / folder.METRICS).open("a") as stream:
+            with (self.path / RunFile.METRICS).open("a") as stream:
                 stream.write(json.dumps(point)[:40])
         fuse.burn("torn line")
         real["append"](self, point)

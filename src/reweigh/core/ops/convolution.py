@@ -8,35 +8,11 @@ from typing import Any
 from torch import Tensor
 
 from ..torch_internals import saved
-from .broadcasting import per_channel
-from .layer import Layer, Uses
-from .registry import Lookup, Needs, aten, operation
+from .elementwise import per_channel
+from .registry import Layer, Lookup, Needs, Uses, aten, operation
 
-_input = saved("input")
-_weight_and_geometry = saved(
-    "weight", "stride", "padding", "dilation", "transposed", "output_padding", "groups"
-)
-
-
-class ConvolutionLayer(Layer):
-    """y = W * x + b. Uses: weight, bias. Fixed: the value of the weight, and the geometry."""
-
-    def tangent(self, values: Sequence[Tensor | None], g: Tensor) -> Tensor:
-        """V * x + v."""
-        weight, bias = values
-        if weight is None:
-            assert bias is not None
-            return per_channel(bias, g).expand_as(g)
-        result: Tensor = aten.convolution(self.inputs[0], weight, bias, *self.fixed[1:])
-        return result
-
-    def gradients(self, g: Tensor) -> Sequence[Tensor | None]:
-        """The weight half of the backward kernel."""
-        mask = [False, *[use is not None for use in self.uses]]
-        weight, *geometry = self.fixed
-        (x,), channels = self.inputs, [g.shape[1]]
-        _, gw, gb = aten.convolution_backward(g, x, weight, channels, *geometry, mask)
-        return gw, gb
+_input_and_weight = saved("input", "weight")
+_geometry = saved("stride", "padding", "dilation", "transposed", "output_padding", "groups")
 
 
 @operation(aten.convolution.default, node="ConvolutionBackward0")
@@ -75,4 +51,6 @@ class Convolution:
         x, weight, bias = uses
         if x is not None or (weight and weight.transposed):
             return None
-        return ConvolutionLayer((weight, bias), (_input(node),), _weight_and_geometry(node))
+        inputs, value = _input_and_weight(node)
+        added = None if bias is None else parameters[bias.place]
+        return Layer(tuple(uses), (inputs,), (value, added, *_geometry(node)), rules=Convolution)

@@ -1,4 +1,4 @@
-"""Operations element by element, with broadcasting: a + b, a - b, a b, -x, c x, max(x, 0)."""
+"""Sums and products element by element, a + b, a - b, a b, and the broadcasting that they need."""
 
 from __future__ import annotations
 
@@ -8,54 +8,57 @@ from typing import Any
 from torch import Tensor
 
 from ..torch_internals import result_metadata, saved
-from .broadcasting import reduced, spread, total
-from .layer import Layer, Use, Uses
-from .registry import NO_PARAMETERS, LinearTangent, Lookup, Needs, aten, operation
+from .registry import Layer, Lookup, Needs, Uses, aten, operation
 
 _alpha, _left, _right = saved("alpha"), saved("self"), saved("other")
 
 
-class Addend(Layer):
-    """y = x + b, broadcast; b is the use that is there. Fixed: the shape of b."""
-
-    def tangent(self, values: Sequence[Tensor | None], g: Tensor) -> Tensor:
-        """v."""
-        (value,) = (v for v in values if v is not None)
-        return value.expand_as(g)
-
-    def gradients(self, g: Tensor) -> Sequence[Tensor | None]:
-        """g, summed over what was broadcast."""
-        (shape,) = self.fixed
-        return [None if use is None else g.sum_to_size(shape) for use in self.uses]
+def total(*terms: Tensor | None) -> Tensor | None:
+    """The sum of the terms that are there; None if none is."""
+    result: Tensor | None = None
+    for term in terms:
+        if term is not None:
+            result = term if result is None else result + term
+    return result
 
 
-class Multiplier(Addend):
-    """y = x w, broadcast; w is the use that is there. Fixed: the shape of w."""
-
-    def tangent(self, values: Sequence[Tensor | None], g: Tensor) -> Tensor:
-        """x v."""
-        (value,) = (v for v in values if v is not None)
-        return self.inputs[0] * value
-
-    def gradients(self, g: Tensor) -> Sequence[Tensor | None]:
-        """x g, summed over what was broadcast."""
-        return super().gradients(g * self.inputs[0])
+def spread(tangent: Tensor | None, out: Tensor) -> Tensor | None:
+    """Broadcast and cast a tangent to its tensor: the other operand may be larger or wider."""
+    if tangent is None:
+        return None
+    if tangent.shape != out.shape:
+        tangent = tangent.expand_as(out)
+    return tangent if tangent.dtype == out.dtype else tangent.to(out.dtype)
 
 
-def _only_parameter(uses: Uses) -> Use | None:
-    """The use of the one operand that is a parameter, as it is; None for any other case."""
+def per_channel(values: Tensor, out: Tensor) -> Tensor:
+    """One value per channel, shaped to be broadcast over an `out` of [n, channels, ...]."""
+    return values.view(1, -1, *[1] * (out.ndim - 2))
+
+
+def reduced(g: Tensor, x: Tensor) -> Tensor:
+    """Sum a gradient over the dimensions along which x was broadcast."""
+    return g.sum_to_size(x.shape).to(x.dtype)
+
+
+def _layer(
+    rules: Any, node: Any, uses: Uses, parameters: Sequence[Tensor], other: Any = None
+) -> Layer | None:
+    """The layer of a sum or product of which one operand is a parameter, taken as the second.
+
+    other: reads the first operand off the node, where the rules use it. The layer is divisible where
+    the parameter is the same for every row of the result, which two single numbers do not have.
+    """
     left, right = uses
     use = left or right
-    return None if use is None or (left and right) or use.transposed else use
-
-
-def _has_no_rows(parameter: Tensor, node: Any) -> bool:
-    """Whether a parameter is the same for every row of the operation's result.
-
-    False, too, where parameter and result are single numbers: there are no rows to cut.
-    """
+    if use is None or (left and right) or use.transposed:
+        return None
+    parameter = parameters[use.place]
     own = parameter.shape
-    return len(own) < len(result_metadata(node)[0].shape) or own[:1] == (1,)
+    divisible = len(own) < len(result_metadata(node)[0].shape) or own[:1] == (1,)
+    if other is None:
+        return Layer((None, use), (), (None, parameter), divisible, rules)
+    return Layer((None, use), (other(node),), (parameter,), divisible, rules)
 
 
 @operation(aten.add.Tensor, aten.add_.Tensor, node="AddBackward0")
@@ -63,7 +66,7 @@ class Add:
     """y = a + alpha b."""
 
     @staticmethod
-    def tangent(t: Lookup, out: Tensor, a: Tensor, b: Any, *, alpha: float = 1) -> Tensor | None:
+    def tangent(t: Lookup, out: Tensor, a: Any, b: Any, *, alpha: float = 1) -> Tensor | None:
         """t(a) + alpha t(b)."""
         tb = t(b)
         return spread(total(t(a), tb if tb is None or alpha == 1 else tb * alpha), out)
@@ -73,16 +76,13 @@ class Add:
         needs: Needs, g: Tensor, out: Tensor, a: Any, b: Any, *, alpha: float = 1
     ) -> Any:
         """g, summed over what was broadcast."""
-        return reduced(g, a) if needs(a) else None, reduced(g * alpha, b) if needs(b) else None
+        gb = g if alpha == 1 else g * alpha
+        return reduced(g, a) if needs(a) else None, reduced(gb, b) if needs(b) else None
 
     @staticmethod
     def recorded(node: Any, uses: Uses, parameters: Sequence[Tensor]) -> Layer | None:
         """A bias, or learned positions, added by hand."""
-        use = _only_parameter(uses)
-        if use is None or _alpha(node) != 1:
-            return None
-        parameter = parameters[use.place]
-        return Addend(tuple(uses), (), (parameter.shape,), _has_no_rows(parameter, node))
+        return None if _alpha(node) != 1 else _layer(Add, node, uses, parameters)
 
 
 @operation(aten.sub.Tensor, aten.sub_.Tensor, lacks="parameters are seldom subtracted")
@@ -90,10 +90,9 @@ class Subtract:
     """y = a - alpha b."""
 
     @staticmethod
-    def tangent(t: Lookup, out: Tensor, a: Tensor, b: Any, *, alpha: float = 1) -> Tensor | None:
+    def tangent(t: Lookup, out: Tensor, a: Any, b: Any, *, alpha: float = 1) -> Tensor | None:
         """t(a) - alpha t(b)."""
-        tb = t(b)
-        return spread(total(t(a), None if tb is None else tb * -alpha), out)
+        return Add.tangent(t, out, a, b, alpha=-alpha)
 
 
 @operation(aten.mul.Tensor, node="MulBackward0")
@@ -114,28 +113,4 @@ class Multiply:
     @staticmethod
     def recorded(node: Any, uses: Uses, parameters: Sequence[Tensor]) -> Layer | None:
         """A gain, or a gate, multiplied by hand."""
-        use = _only_parameter(uses)
-        if use is None:
-            return None
-        other = _right(node) if uses[0] else _left(node)
-        parameter = parameters[use.place]
-        rowless = _has_no_rows(parameter, node)
-        return Multiplier(tuple(uses), (other,), (parameter.shape,), rowless)
-
-
-@operation(aten.neg.default, aten.mul.Scalar, aten.div.Scalar, lacks=NO_PARAMETERS)
-class Scale:
-    """y = c x with a fixed number c."""
-
-    tangent = LinearTangent()
-
-
-@operation(aten.relu.default, aten.relu_.default, lacks=NO_PARAMETERS)
-class Relu:
-    """y = max(x, 0)."""
-
-    @staticmethod
-    def tangent(t: Lookup, out: Tensor, x: Tensor) -> Tensor | None:
-        """t(x) where the result is positive, else 0."""
-        tx = t(x)
-        return None if tx is None else aten.threshold_backward(tx, out, 0)
+        return _layer(Multiply, node, uses, parameters, _right if uses[0] else _left)

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from ...errors import UnsupportedModelError
 from ..torch_internals import saved
-from .layer import Layer, Uses
-from .registry import Lookup, Needs, aten, operation
+from .registry import Layer, Lookup, Needs, Uses, aten, operation
 
 _gradient_is_special = saved("sparse", "scale_grad_by_freq")
 _index, _table_size, _padding = (

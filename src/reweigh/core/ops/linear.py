@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from ..torch_internals import saved
-from .broadcasting import reduced, total
-from .layer import Layer, Uses
-from .registry import Lookup, Needs, aten, operation
+from .elementwise import reduced, total
+from .registry import Layer, Lookup, Needs, Uses, aten, operation
 
 _SELDOM = "products of batches of matrices seldom have a parameter among their operands"
 _scales, _left_of_sum, _left = saved("alpha", "beta"), saved("mat1"), saved("self")

@@ -3,7 +3,9 @@
     t(y) = w J t(x) + t(w) z + t(b),    J t = (t - mean(t) - z mean(z t)) / std
 
 J, the derivative of z, is symmetric per row, group or channel. So the backward kernel, which applies
-its transpose, applies J itself.
+its transpose, applies J itself. The weight gradients, sums of g z and of g, are its affine half.
+
+Weight normalisation, w = g v / |v|, is here, too: a weight as its length g times the direction of v.
 """
 
 from __future__ import annotations
@@ -15,19 +17,21 @@ import torch
 from torch import Tensor
 
 from ..torch_internals import saved
-from .broadcasting import per_channel, spread, total
-from .layer import Layer, Uses
-from .registry import Lookup, Needs, aten, operation
+from .elementwise import per_channel, spread, total
+from .registry import Layer, Lookup, Needs, Uses, aten, operation
 
 _input_and_statistics = saved("input", "result1", "result2")
 _shape_and_values = saved("normalized_shape", "weight", "bias")
+_FOR_INPUT = [True, False, False]  # the half of a backward kernel that is J
+Value = Tensor | None
 Result = tuple[Tensor, Tensor, Tensor]  # y, mean, 1 / std
+Tangents = tuple[Value, None, None]  # the statistics have none
 
 
 class NormLayer(Layer):
     """Layer normalisation. Uses: weight, bias. Inputs: x, mean, 1 / std. Fixed: shape, weight, bias."""
 
-    def tangent(self, values: Sequence[Tensor | None], g: Tensor) -> Tensor:
+    def tangent(self, values: Sequence[Value], g: Tensor) -> Tensor:
         """v z + u, with v for the weight and u for the bias."""
         (x, mean, rstd), (weight, bias) = self.inputs, values
         if weight is None:
@@ -36,12 +40,19 @@ class NormLayer(Layer):
         z = (x - mean).mul_(rstd)
         return z.mul_(weight) if bias is None else torch.addcmul(bias, z, weight)
 
-    def gradients(self, g: Tensor) -> Sequence[Tensor | None]:
-        """The affine half of the backward kernel: sums of g z and of g."""
+    def gradients(self, g: Tensor) -> Sequence[Value]:
+        """The affine half of the backward kernel."""
         (x, mean, rstd), (shape, weight, bias) = self.inputs, self.fixed
         mask = [False, *[use is not None for use in self.uses]]
         _, gw, gb = aten.native_layer_norm_backward(g, x, shape, mean, rstd, weight, bias, mask)
         return gw, gb
+
+
+def _affine(out: Result, moved: Value, weight: Value, scaled: Value, tb: Value) -> Tangents:
+    """w J t(x) + t(w) z + t(b), given `moved` = J t(x) and `scaled` = t(w) z."""
+    if moved is not None and weight is not None:
+        moved = moved * weight
+    return spread(total(moved, scaled, tb), out[0]), None, None
 
 
 @operation(aten.native_layer_norm.default, node="NativeLayerNormBackward0")
@@ -50,28 +61,24 @@ class LayerNorm:
 
     @staticmethod
     def tangent(
-        t: Lookup, out: Result, x: Tensor, shape: list[int],
-        weight: Tensor | None, bias: Tensor | None, eps: float,
-    ) -> tuple[Tensor | None, None, None]:  # fmt: skip
+        t: Lookup, out: Result, x: Tensor, shape: list[int], weight: Value, bias: Value, eps: float
+    ) -> Tangents:
         """w J t(x) + t(w) z + t(b)."""
         _, mean, rstd = out
-        tx, tw, tb = t(x), t(weight), t(bias)
-        result = None
+        tx, tw, moved = t(x), t(weight), None
         if tx is not None:
-            result = aten.native_layer_norm_backward(
-                tx, x, shape, mean, rstd, None, None, [True, False, False]
-            )[0]
-            result = result if weight is None else result * weight
-        if tw is not None:
-            result = total(result, (x - mean) * rstd * tw)
-        return spread(total(result, tb), out[0]), None, None
+            moved, *_ = aten.native_layer_norm_backward(
+                tx, x, shape, mean, rstd, None, None, _FOR_INPUT
+            )
+        scaled = None if tw is None else (x - mean) * rstd * tw
+        return _affine(out, moved, weight, scaled, t(bias))
 
     @staticmethod
     def weight_gradient(
         needs: Needs, g: Tensor, out: Result, x: Tensor, shape: list[int],
-        weight: Tensor | None, bias: Tensor | None, eps: float,
+        weight: Value, bias: Value, eps: float,
     ) -> Any:  # fmt: skip
-        """The affine half of the backward kernel: sums of g z and of g."""
+        """The affine half of the backward kernel."""
         _, mean, rstd = out
         mask = [needs(x), needs(weight), needs(bias)]
         gx, gw, gb = aten.native_layer_norm_backward(g, x, shape, mean, rstd, weight, bias, mask)
@@ -93,35 +100,31 @@ class LayerNorm:
     aten.native_group_norm.default, lacks="a layer whose statistics are per group is not written"
 )
 class GroupNorm:
-    """Over the channels and places of each group."""
+    """Over the channels and places of each group. Geometry: n, channels, area, groups, eps."""
 
     @staticmethod
     def tangent(
-        t: Lookup, out: Result, x: Tensor, weight: Tensor | None, bias: Tensor | None,
-        n: int, channels: int, area: int, groups: int, eps: float,
-    ) -> tuple[Tensor | None, None, None]:  # fmt: skip
+        t: Lookup, out: Result, x: Tensor, weight: Value, bias: Value, *geometry: Any
+    ) -> Tangents:
         """w J t(x) + t(w) z + t(b)."""
-        _, mean, rstd = out
-        tx, tw, tb = t(x), t(weight), t(bias)
-        result = None
+        (_, mean, rstd), (n, _, _, groups, _) = out, geometry
+        tx, moved, scaled = t(x), None, None
+        values = (weight, t(weight), t(bias))
+        weight, tw, tb = (None if v is None else per_channel(v, x) for v in values)
         if tx is not None:
-            result = aten.native_group_norm_backward(
-                tx.contiguous(), x.contiguous(), mean, rstd, None, n, channels, area, groups,
-                [True, False, False],
-            )[0]  # fmt: skip
-            result = result if weight is None else result * per_channel(weight, x)
+            moved, *_ = aten.native_group_norm_backward(
+                tx.contiguous(), x.contiguous(), mean, rstd, None, *geometry[:-1], _FOR_INPUT
+            )
         if tw is not None:
-            grouped = x.reshape(n, groups, -1)
-            z = ((grouped - mean.view(n, groups, 1)) * rstd.view(n, groups, 1)).view_as(x)
-            result = total(result, z * per_channel(tw, x))
-        result = total(result, None if tb is None else per_channel(tb, x))
-        return spread(result, out[0]), None, None
+            rows = x.reshape(n, groups, -1)
+            z = (rows - mean.view(n, groups, 1)) * rstd.view(n, groups, 1)
+            scaled = z.view_as(x) * tw
+        return _affine(out, moved, weight, scaled, tb)
 
     @staticmethod
     def weight_gradient(
-        needs: Needs, g: Tensor, out: Result, x: Tensor, weight: Tensor | None,
-        bias: Tensor | None, *geometry: Any,
-    ) -> Any:  # fmt: skip
+        needs: Needs, g: Tensor, out: Result, x: Tensor, weight: Value, bias: Value, *geometry: Any
+    ) -> Any:
         """The affine half of the backward kernel."""
         _, mean, rstd = out
         mask = [needs(x), needs(weight), needs(bias)]
@@ -135,29 +138,26 @@ class GroupNorm:
     lacks="in training it couples the examples of a batch, which ghost cannot follow",
 )
 class BatchNorm:
-    """Over the batch, per channel; by the running statistics where it is not in training."""
+    """Over the batch, per channel; by the running statistics where it is not in training.
+
+    The rest of its arguments: running mean, running variance, training, momentum, eps.
+    """
 
     @staticmethod
     def tangent(
-        t: Lookup, out: Result, x: Tensor, weight: Tensor | None, bias: Tensor | None,
-        running_mean: Tensor | None, running_var: Tensor | None,
-        training: bool, momentum: float, eps: float,
-    ) -> tuple[Tensor | None, None, None]:  # fmt: skip
+        t: Lookup, out: Result, x: Tensor, weight: Value, bias: Value, *rest: Any
+    ) -> Tangents:
         """w J t(x) + x s + (t(b) - mean s) with s = t(w) / std."""
+        (_, mean, rstd), (running_mean, running_var, training, _, eps) = out, rest
         tx, tw, tb = t(x), t(weight), t(bias)
-        if training:
-            mean, rstd = out[1], out[2]
-        else:
-            assert running_mean is not None
-            assert running_var is not None
-            mean, rstd = running_mean, (running_var + eps).rsqrt()
         result = None
         if tx is not None:
             result = aten.native_batch_norm_backward(
-                tx, x, weight, running_mean, running_var, out[1], out[2], training, eps,
-                [True, False, False],
-            )[0]  # fmt: skip
+                tx, x, weight, running_mean, running_var, mean, rstd, training, eps, _FOR_INPUT
+            )[0]
         if tw is not None:
+            if not training:
+                mean, rstd = running_mean, (running_var + eps).rsqrt()
             slope = (rstd * tw).to(x.dtype)
             offset = (-mean * slope if tb is None else tb - mean * slope).to(x.dtype)
             slope, offset = per_channel(slope, x), per_channel(offset, x)
@@ -171,13 +171,35 @@ class BatchNorm:
 
     @staticmethod
     def weight_gradient(
-        needs: Needs, g: Tensor, out: Result, x: Tensor, weight: Tensor | None,
-        bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,
-        training: bool, momentum: float, eps: float,
-    ) -> Any:  # fmt: skip
+        needs: Needs, g: Tensor, out: Result, x: Tensor, weight: Value, bias: Value, *rest: Any
+    ) -> Any:
         """The affine half of the backward kernel."""
-        _, mean, rstd = out
+        (_, mean, rstd), (running_mean, running_var, training, _, eps) = out, rest
         mask = [needs(x), needs(weight), needs(bias)]
         return aten.native_batch_norm_backward(
             g, x, weight, running_mean, running_var, mean, rstd, training, eps, mask
         )
+
+
+@operation(
+    aten._weight_norm_interface.default,
+    lacks="it never meets the batch: autograd goes on from w to its parameters",
+)
+class WeightNorm:
+    """w = g v / |v|, and |v|."""
+
+    @staticmethod
+    def tangent(
+        t: Lookup, out: tuple[Tensor, Tensor], v: Tensor, g: Tensor, dim: int = 0
+    ) -> tuple[Value, Value]:
+        """t(|v|) = <v, t(v)>/|v|;  t(w) = g/|v| (t(v) - v t(|v|)/|v|) + v t(g)/|v|."""
+        tv, tg = t(v), t(g)
+        others = [d for d in range(v.ndim) if d != dim % v.ndim]
+        length = torch.linalg.vector_norm(v, dim=others, keepdim=True)
+        by_direction = t_length = None
+        if tv is not None:
+            t_length = (v * tv).sum(others, keepdim=True) / length
+            by_direction = g / length * (tv - v * t_length / length)
+            t_length = t_length.view_as(out[1])
+        by_length = None if tg is None else v * tg / length
+        return total(by_direction, by_length), t_length

@@ -9,8 +9,8 @@ An operation has three facets:
 `forward_mode` uses the first. `ghost` uses the third alone if all layers of a model have it, and else
 the first two. A facet may be absent. Then something slower is used, which is right for every operation:
 
-    tangent           PyTorch's own forward-mode formula                  (tangent.py)
-    weight_gradient   the operation is run once more, under autograd      (weight_gradient.py)
+    tangent           PyTorch's own forward-mode formula                  (calls.py)
+    weight_gradient   the operation is run once more, under autograd      (calls.py)
     recorded          ghost watches the forward pass instead of reading its graph
 
 An operation that lacks a facet says why where it is registered: `lacks="..."`.
@@ -21,13 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..torch_internals import OpOverload
-from .layer import Layer, Uses
 
 aten: Any = torch.ops.aten
 # `t(x)` is the tangent of an argument, None where that is zero.
@@ -38,6 +37,54 @@ TangentRule = Callable[..., Any]
 Needs = Callable[[Any], bool]
 # needs, gradient at the result, result, the operation's own arguments -> one gradient per argument
 GradientRule = Callable[..., Sequence[Tensor | None]]
+
+
+class Use(NamedTuple):
+    """An aligned parameter as the argument of an operation, as it is or transposed."""
+
+    place: int  # among the aligned parameters
+    transposed: bool
+
+
+Uses = Sequence[Use | None]  # one per argument that could need a gradient
+
+
+@dataclass(eq=False)
+class Layer:
+    """An operation y = op(x, W, b) with parameters, as a node of autograd's graph has recorded it.
+
+    inputs:    of the operation, with the rows of its result. fixed: the rest that it needs.
+    divisible: whether it can be cut to some of its rows; not where a parameter has rows of its own.
+    rules:     an operation whose other two facets are those of the layer, too. Its arguments are the
+               inputs and then `fixed`, and the uses are those of its first arguments.
+    """
+
+    uses: tuple[Use | None, ...]
+    inputs: tuple[Tensor, ...]
+    fixed: tuple[Any, ...] = ()
+    divisible: bool = True
+    rules: Any = None
+
+    def tangent(self, values: Sequence[Tensor | None], g: Tensor) -> Tensor:
+        """(d op / d W) . V, the result moved along V with x held fixed; g: the gradient at y.
+
+        One value per use, None for an argument that is no parameter.
+        """
+        args = (*self.inputs, *self.fixed)
+        known = {id(x): value for x, value in zip(args, values, strict=False)}
+        result: Tensor = self.rules.tangent(lambda x: known.get(id(x)), g, *args)
+        return result
+
+    def gradients(self, g: Tensor) -> Sequence[Tensor | None]:
+        """(d op / d W)' . g, one gradient per use."""
+        args = (*self.inputs, *self.fixed)
+        wanted = {id(x) for x, use in zip(args, self.uses, strict=False) if use}
+        result: Sequence[Tensor | None] = self.rules.weight_gradient(
+            lambda x: id(x) in wanted, g, g, *args
+        )
+        return result
+
+
 # node, uses, the aligned parameters -> the layer; None where it uses its parameters in another way
 RecordedRule = Callable[[Any, Uses, Sequence[Tensor]], Layer | None]
 
@@ -60,9 +107,6 @@ class Absent:
     """Why an operation lacks a facet."""
 
     reason: str
-
-
-NO_PARAMETERS = "it has no parameters of its own, and seldom takes one with the batch"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ theta + alpha * direction, the chain rule gives
 
 A `TangentMode` sees every operation that autograd records, after autograd has recorded it. So the
 graph of the pass stays exactly that of plain training, and the tangents are not part of it. A tangent
-lives as long as the tensor it belongs to.
+lives in a cell, an attribute of its tensor, as long as the tensor does.
 """
 
 from __future__ import annotations
@@ -24,17 +24,38 @@ from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
 from ..model import Direction
-from ..torch_internals import (
-    DispatchMode,
-    OpOverload,
-    base_of,
-    is_mutable,
-    is_view,
-    out_of_place,
-)
+from ..torch_internals import DispatchMode, OpOverload, base_of, is_mutable, is_view, out_of_place
+from .calls import REMEDY, by_own_formula, is_random, tangent_of_call
 from .registry import LINEAR_TANGENTS, STOPS, TANGENTS
-from .tangent import by_own_formula, is_random, tangent_of_call
-from .tangent_cell import Outlived, TangentCell, cell_of, drop_cell, put_cell
+
+_ATTRIBUTE = "_reweigh"  # of a tensor, holds its cell
+
+
+class TangentCell:
+    """What a tensor carries during a pass. Emptied when the pass ends, even where the tensor lives on."""
+
+    __slots__ = ("__weakref__", "born", "owner", "spent", "tangent", "varies")
+
+    def __init__(self, owner: object, tangent: Tensor | None, varies: bool) -> None:
+        self.owner = owner
+        self.tangent = tangent
+        self.varies = varies  # whether the tensor depends on the batch
+        self.born: Any = None  # which operation made the tensor, and as which output, if counted
+        self.spent = False  # freed early: the pass before did not ask for it after this point
+
+
+class Outlived(Exception):
+    """A tangent was asked for after it had been freed: this pass differs from the one before."""
+
+
+def cell_of(tensor: Tensor) -> TangentCell | None:
+    """The cell of a tensor, from any pass; None where it has none."""
+    return tensor.__dict__.get(_ATTRIBUTE)
+
+
+def drop_cell(tensor: Tensor) -> None:
+    """Take the cell off a tensor, if it has one."""
+    tensor.__dict__.pop(_ATTRIBUTE, None)
 
 
 class TangentMode(DispatchMode):
@@ -50,9 +71,8 @@ class TangentMode(DispatchMode):
         self._direction = direction
 
     def __enter__(self) -> TangentMode:
-        for parameter, value in zip(
-            self._direction.parameters, self._direction.values, strict=True
-        ):
+        start = self._direction
+        for parameter, value in zip(start.parameters, start.values, strict=True):
             self.attach(parameter, value)
         # Autocast may hold copies of the parameters made before they had tangents.
         torch.clear_autocast_cache()
@@ -80,7 +100,7 @@ class TangentMode(DispatchMode):
     def attach(self, value: Tensor, tangent: Tensor | None, *, varies: bool = False) -> None:
         """Give a tensor its tangent; `varies` marks what depends on the batch."""
         cell = TangentCell(self.token, tangent, varies)
-        put_cell(value, cell)
+        value.__dict__[_ATTRIBUTE] = cell
         self._cells.add(cell)
 
     def varies(self, value: Tensor) -> bool:
@@ -137,8 +157,7 @@ class TangentMode(DispatchMode):
         twin = out_of_place(func)
         if twin is None or is_random(func):
             raise UnsupportedModelError(
-                f"{func} {self.where()} overwrites its arguments and has no tangent rule: add one "
-                f"with reweigh.tangent_rule, or use backend='double_backward'"
+                f"{func} {self.where()} overwrites its arguments and has no tangent rule: {REMEDY}"
             )
         with self._naming_the_place():
             if twin in TANGENTS:

@@ -166,7 +166,7 @@ class RecordedContact:
 
 def on_inputs(layer: Layer, inputs: tuple[Tensor, ...]) -> Layer:
     """The same layer on other inputs."""
-    return type(layer)(layer.uses, inputs, layer.fixed, layer.divisible)
+    return type(layer)(layer.uses, inputs, layer.fixed, layer.divisible, layer.rules)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,107 @@
+"""What one call y = op(x, W) adds to a pass: its tangent t(y), and its weight gradients d loss / d W.
+
+Each by the rule that is registered for the operation. An operation without one is differentiated by
+PyTorch: its tangent by the forward-mode formula, its weight gradients by running it once more under
+autograd. The input half of its backward is not needed then: autograd has done it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as fwd
+from torch import Tensor
+
+from ...errors import UnsupportedModelError
+from ..torch_internals import OpOverload, autograd_in_handler, is_mutable
+from .registry import LINEAR_TANGENTS, TANGENTS, WEIGHT_GRADIENTS, Lookup
+
+REMEDY = "add one with reweigh.tangent_rule, or use backend='double_backward'"
+
+
+def tangent_of_call(func: OpOverload, args: Any, kwargs: Any, out: Any, t: Lookup) -> Any:
+    """The tangent of `out = func(*args, **kwargs)`, given those of the arguments."""
+    linear = func if func.is_view else LINEAR_TANGENTS.get(func)
+    if linear is not None:
+        return linear(t(args[0]), *args[1:], **kwargs)
+    rule = TANGENTS.get(func)
+    if rule is not None:
+        return rule(t, out, *args, **kwargs)
+    return by_own_formula(func, args, kwargs, t)[1]
+
+
+def by_own_formula(func: OpOverload, args: Any, kwargs: Any, t: Lookup) -> tuple[Any, Any]:
+    """Result and tangent of an operation by PyTorch's own forward-mode formula for it."""
+    if is_random(func):
+        raise UnsupportedModelError(
+            f"{func} draws random numbers and has no tangent rule: {REMEDY}"
+        )
+    if func.namespace != "aten":  # where a missing formula would read as a derivative of zero
+        raise UnsupportedModelError(
+            f"{func} is a custom operation without a tangent rule: {REMEDY}"
+        )
+    try:
+        with autograd_in_handler(), torch.no_grad(), fwd.dual_level():
+            out = func(*_dual(args, t), **{name: _dual(value, t) for name, value in kwargs.items()})
+            if isinstance(out, (tuple, list)):
+                return out, [_tangent_of(value) for value in out]
+            return out, _tangent_of(out)
+    except NotImplementedError as error:
+        raise UnsupportedModelError(f"{func} has no forward-mode formula: {REMEDY}") from error
+
+
+def is_random(func: OpOverload) -> bool:
+    """Whether an operation draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in func.tags
+
+
+def _dual(value: Any, t: Lookup) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_dual(item, t) for item in value]
+    tangent = t(value)
+    if tangent is None:
+        return value.detach() if isinstance(value, Tensor) else value
+    return fwd.make_dual(value.detach(), tangent.to(value.dtype))
+
+
+def _tangent_of(value: Any) -> Tensor | None:
+    return fwd.unpack_dual(value).tangent if isinstance(value, Tensor) else None
+
+
+def gradients_of_call(
+    func: OpOverload, args: Any, kwargs: Any, out: Any, g: Tensor, sources: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """The gradient for each of `sources`, which are among the arguments; None where there is none."""
+    rule = WEIGHT_GRADIENTS.get(func)
+    if rule is None:
+        return _by_autograd(func, args, kwargs, g, sources)
+    wanted = {id(source) for source in sources}
+    by_argument = rule(lambda x: id(x) in wanted, g, out, *args, **kwargs)
+    by_id: dict[int, Tensor] = {}
+    for x, gradient in zip(args, by_argument, strict=False):
+        if gradient is not None:
+            by_id[id(x)] = by_id[id(x)] + gradient if id(x) in by_id else gradient
+    return [by_id.get(id(source)) for source in sources]
+
+
+def _by_autograd(
+    func: OpOverload, args: Any, kwargs: Any, g: Tensor, sources: Sequence[Tensor]
+) -> list[Tensor | None]:
+    leaves = {id(x): x.detach().requires_grad_() for x in sources}
+
+    def swap(value: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            return [swap(item) for item in value]
+        if isinstance(value, Tensor):
+            return leaves.get(id(value), value.detach())
+        return value
+
+    with torch.enable_grad():
+        swapped = swap(list(args))
+        if is_mutable(func):  # the kept input may be needed again
+            swapped[0] = swapped[0].clone()
+        out = func(*swapped, **{k: swap(v) for k, v in kwargs.items()})
+        first = out[0] if isinstance(out, (tuple, list)) else out
+        return list(torch.autograd.grad(first, list(leaves.values()), g, allow_unused=True))

@@ -16,11 +16,12 @@ import numpy.typing as npt
 import torch
 
 from ..data import BatchOptions, Part, Scaling
-from ..encoders import HashedTextEncoder, ImageEncoder, LanguageModelEncoder
+from ..encoders import ImageEncoder, TableEncoder
 from ..errors import DataError
 from ..runs import ModelDescription, RunFile, TrainedRun, open_run
 from ..tables import (
     PIECE_ROWS,
+    Array,
     Piece,
     Table,
     arrow,
@@ -101,7 +102,7 @@ def batch_options(described: ModelDescription) -> BatchOptions:
 
 
 def load(run: str | Path) -> Predictor:
-    """The model of a finished run folder, with its pre-processing."""
+    """The model of a finished run folder, with its encoder."""
     return Predictor(open_run(Path(run), needs=RunFile.SUMMARY))
 
 
@@ -121,37 +122,33 @@ def image_paths(data: Any) -> Sequence[Path]:
 
 
 def _tables(data: Any, encoder: Encoder) -> Iterator[Piece]:
+    """The columns that `encoder` needs of a table, a frame, or a list of texts."""
     assert not isinstance(encoder, ImageEncoder), "tables have an encoder of their own"
-    pa = arrow()
     if isinstance(data, (str, Path)):
         data = open_table(data)
     if isinstance(data, Table):
         yield from data.pieces(encoder.needs)
         return
-    if isinstance(encoder, (HashedTextEncoder, LanguageModelEncoder)) and not hasattr(
-        data, "columns"
-    ):
-        data = pandas().DataFrame({encoder.column: list(data)})
     if not hasattr(data, "columns"):
-        raise DataError(
-            f"cannot predict for {type(data).__name__}; expected a path, a DataFrame"
-            + (
-                ", or a list of texts"
-                if isinstance(encoder, (HashedTextEncoder, LanguageModelEncoder))
-                else ""
+        if isinstance(encoder, TableEncoder):
+            raise DataError(
+                f"cannot predict for {type(data).__name__}; expected a path, a DataFrame"
             )
-        )
+        data = pandas().DataFrame({encoder.column: list(data)})
     for name in encoder.needs:
         if name not in data.columns:
             raise DataError(
                 f"the frame has no column {name!r}; expected {', '.join(encoder.needs)}"
             )
-    arrays = []
-    for name in encoder.needs:
-        column = data[name]
-        try:
-            arrays.append(pa.array(column, from_pandas=True))
-        except (pa.ArrowInvalid, pa.ArrowTypeError):  # cells of several types
-            arrays.append(pa.array([None if c is None else str(c) for c in column], pa.string()))
-    flat = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays]
-    yield from pa.Table.from_arrays(flat, names=list(encoder.needs)).to_batches(PIECE_ROWS)
+    arrays = [_array(data[name]) for name in encoder.needs]
+    yield from arrow().Table.from_arrays(arrays, list(encoder.needs)).to_batches(PIECE_ROWS)
+
+
+def _array(column: Any) -> Array:
+    """A column of a frame; cells of several types become text."""
+    pa = arrow()
+    try:
+        array = pa.array(column, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if cell is None else str(cell) for cell in column], pa.string())
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

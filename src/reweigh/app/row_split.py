@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..errors import DataError, unknown
 from ..rng import Draws
 from ..tables import Codes
-from .inspection import ROLES, Inspected, Say
+from .inspection import ROLES, Inspected, Say, SourceFile
 from .labelled_rows import LabelledRows, read_confirmed, read_dropped
 from .options import Options
 
@@ -35,13 +35,12 @@ class RowSplit:
 
 def split_rows(inspected: Inspected, options: Options, *, say: Say) -> RowSplit:
     """Split the rows by their labels and marks, before any row is decoded."""
-    classes = _classes(inspected)
-    parts = {
-        role: _labelled(inspected, role, classes) if role in inspected.sources else _none()
-        for role in ROLES
-    }
-    for role, part in parts.items():
-        if role in inspected.sources and (gone := len(inspected.sources[role]) - len(part)):
+    regression = inspected.task == "regression"
+    classes = () if regression else inspected.sources["data"].labels.names
+    parts = dict.fromkeys(ROLES, LabelledRows(np.empty(0, np.int64), np.empty(0)))
+    for role, source in inspected.sources.items():
+        parts[role] = _labelled(source, classes)
+        if gone := len(source) - len(parts[role]):
             say(f"{role}: {gone:,} rows without a label are left out")
     data, size = parts["data"], len(inspected.sources["data"])
     checked = inspected.sources["data"].marked[data.rows]
@@ -62,27 +61,17 @@ def split_rows(inspected: Inspected, options: Options, *, say: Say) -> RowSplit:
     split = RowSplit(classes, train, own_clean, parts["clean"], parts["test"])
     if not len(own_clean) + len(parts["clean"]):
         raise DataError("no clean row is left; expected a few rows whose labels are checked")
-    if inspected.task == "classes":
+    if not regression:
         split = _with_common_classes(split, only_clean_classes=options.only_clean_classes, say=say)
     if len(split.train) < 10:
         raise DataError(f"{len(split.train)} rows are left to train on; expected 10 or more")
     return split
 
 
-def _none() -> LabelledRows:
-    return LabelledRows(np.empty(0, np.int64), np.empty(0))
-
-
-def _classes(inspected: Inspected) -> tuple[str, ...]:
-    if inspected.task == "regression":
-        return ()
-    return inspected.sources["data"].labels.names
-
-
-def _labelled(inspected: Inspected, role: str, classes: tuple[str, ...]) -> LabelledRows:
-    source = inspected.sources[role]
+def _labelled(source: SourceFile, classes: tuple[str, ...]) -> LabelledRows:
+    """The rows of a file that have a label; numbers, if there are no classes."""
     labels = source.labels
-    if inspected.task == "regression":
+    if not classes:
         if labels.values is None:
             raise DataError(f"{source.path}: labels are words; expected numbers as in the data")
         values = labels.values

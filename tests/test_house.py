@@ -19,6 +19,7 @@ COMMAND_SIGNATURES = {  # every option of a command is a parameter with its help
     "cli/review.py": {"review"},
     "cli/train.py": {"train"},
 }
+ROOMS = {"core", "data"}  # packages whose sub-packages are entered through their doors, too
 
 
 def name(path: Path) -> str:
@@ -60,6 +61,22 @@ def test_imports_of_ours_are_relative():
         or (isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "reweigh")
     }  # fmt: skip
     assert not absolute
+
+
+def test_a_package_is_entered_through_its_door():
+    """Nobody outside a package imports its modules; in core and data this holds for each room."""
+    inner = set()
+    for path, tree in TREES.items():
+        home = path.relative_to(SOURCE).parts[:-1]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                base = home[: len(home) - node.level + 1]
+                target = (*base, *(node.module.split(".") if node.module else ()))
+                room = target[:-1] if target[:1] == home[:1] else target[:1]
+                outside = room != home[: len(room)] and (room[:1] != home[:1] or room[0] in ROOMS)
+                if outside and len(target) > len(room) and not SOURCE.joinpath(*target).is_dir():
+                    inner.add(f"{name(path)}:{node.lineno} imports {'.'.join(target)}")
+    assert not inner
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if p.name == "__init__.py"], ids=name)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
 from ..torch_internals import result_metadata, saved
-from .registry import Layer, Lookup, Needs, Uses, aten, operation
+from .registry import Layer, Lookup, Needs, Parameters, Uses, Value, aten, operation
 
 _alpha, _left, _right = saved("alpha"), saved("self"), saved("other")
 
 
-def total(*terms: Tensor | None) -> Tensor | None:
+def total(*terms: Value) -> Value:
     """The sum of the terms that are there; None if none is."""
-    result: Tensor | None = None
+    result: Value = None
     for term in terms:
         if term is not None:
             result = term if result is None else result + term
     return result
 
 
-def spread(tangent: Tensor | None, out: Tensor) -> Tensor | None:
+def spread(tangent: Value, out: Tensor) -> Value:
     """Broadcast and cast a tangent to its tensor: the other operand may be larger or wider."""
     if tangent is None:
         return None
@@ -42,7 +41,7 @@ def reduced(g: Tensor, x: Tensor) -> Tensor:
 
 
 def _layer(
-    rules: Any, node: Any, uses: Uses, parameters: Sequence[Tensor], other: Any = None
+    rules: Any, node: Any, uses: Uses, parameters: Parameters, other: Any = None
 ) -> Layer | None:
     """The layer of a sum or product of which one operand is a parameter, taken as the second.
 
@@ -66,7 +65,7 @@ class Add:
     """y = a + alpha b."""
 
     @staticmethod
-    def tangent(t: Lookup, out: Tensor, a: Any, b: Any, *, alpha: float = 1) -> Tensor | None:
+    def tangent(t: Lookup, out: Tensor, a: Any, b: Any, *, alpha: float = 1) -> Value:
         """t(a) + alpha t(b)."""
         tb = t(b)
         return spread(total(t(a), tb if tb is None or alpha == 1 else tb * alpha), out)
@@ -80,7 +79,7 @@ class Add:
         return reduced(g, a) if needs(a) else None, reduced(gb, b) if needs(b) else None
 
     @staticmethod
-    def recorded(node: Any, uses: Uses, parameters: Sequence[Tensor]) -> Layer | None:
+    def recorded(node: Any, uses: Uses, parameters: Parameters) -> Layer | None:
         """A bias, or learned positions, added by hand."""
         return None if _alpha(node) != 1 else _layer(Add, node, uses, parameters)
 
@@ -90,7 +89,7 @@ class Subtract:
     """y = a - alpha b."""
 
     @staticmethod
-    def tangent(t: Lookup, out: Tensor, a: Any, b: Any, *, alpha: float = 1) -> Tensor | None:
+    def tangent(t: Lookup, out: Tensor, a: Any, b: Any, *, alpha: float = 1) -> Value:
         """t(a) - alpha t(b)."""
         return Add.tangent(t, out, a, b, alpha=-alpha)
 
@@ -100,7 +99,7 @@ class Multiply:
     """y = a b."""
 
     @staticmethod
-    def tangent(t: Lookup, out: Tensor, a: Tensor, b: Any) -> Tensor | None:
+    def tangent(t: Lookup, out: Tensor, a: Tensor, b: Any) -> Value:
         """t(a) b + a t(b)."""
         ta, tb = t(a), t(b)
         return spread(total(None if ta is None else ta * b, None if tb is None else a * tb), out)
@@ -111,6 +110,6 @@ class Multiply:
         return reduced(g * b, a) if needs(a) else None, reduced(g * a, b) if needs(b) else None
 
     @staticmethod
-    def recorded(node: Any, uses: Uses, parameters: Sequence[Tensor]) -> Layer | None:
+    def recorded(node: Any, uses: Uses, parameters: Parameters) -> Layer | None:
         """A gain, or a gate, multiplied by hand."""
         return _layer(Multiply, node, uses, parameters, _right if uses[0] else _left)

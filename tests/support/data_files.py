@@ -19,8 +19,8 @@ import numpy as np
 
 from reweigh.data.sets import store
 from reweigh.data.sets.catalog import SOURCES, Official, Source
-from reweigh.data.sets.http import RemoteFile
 from reweigh.data.sets.layouts import IDX, Arrays
+from reweigh.data.sets.origins import RemoteFile
 
 CLASSES = 10
 

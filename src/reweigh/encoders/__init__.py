@@ -10,13 +10,11 @@ Each has `shape` (of one encoded row), `encode(rows)`, `digests` (one number per
 equal ones) and `state()`, which is JSON. Read `columns` before `table`.
 """
 
+# isort: off
 from .columns import robust_scale
 from .image import ImageEncoder, fit_images
 from .table import TableEncoder, fit_table
 from .texts import (
-    TEXT_SAMPLE_ROWS,
-    HashedTextEncoder,
-    LanguageModelEncoder,
-    fit_hashed_texts,
+    TEXT_SAMPLE_ROWS, HashedTextEncoder, LanguageModelEncoder, fit_hashed_texts,
     open_language_model,
-)
+)  # fmt: skip

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -177,21 +178,17 @@ def open_language_model(column: str, path: Path) -> LanguageModelEncoder:
     return LanguageModelEncoder(column, str(path.resolve()), int(model.config.hidden_size))
 
 
-_loaded: dict[str, tuple[Any, Any]] = {}
-
-
+@cache
 def _language_model(path: str) -> tuple[Any, Any]:
-    if path not in _loaded:
-        if not Path(path).is_dir():
-            raise DataError(f"there is no folder {path}; expected a saved transformers encoder")
-        transformers = optional(
-            "transformers", package="transformers", extra="transformers", needed_for="--encoder"
-        )
-        try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
-            model = transformers.AutoModel.from_pretrained(path, local_files_only=True)
-        except (OSError, ValueError) as error:
-            why = (str(error).splitlines() or ["unknown"])[0]
-            raise DataError(f"{path} is no encoder that transformers can load ({why})") from error
-        _loaded[path] = tokenizer, model.eval()
-    return _loaded[path]
+    if not Path(path).is_dir():
+        raise DataError(f"there is no folder {path}; expected a saved transformers encoder")
+    transformers = optional(
+        "transformers", package="transformers", extra="transformers", needed_for="--encoder"
+    )
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True)
+        model = transformers.AutoModel.from_pretrained(path, local_files_only=True)
+    except (OSError, ValueError) as error:
+        why = (str(error).splitlines() or ["unknown"])[0]
+        raise DataError(f"{path} is no encoder that transformers can load ({why})") from error
+    return tokenizer, model.eval()

@@ -9,18 +9,10 @@ Read in this order:
     scan     one pass over a table: all labels, the marked rows, a random sample
 """
 
+# isort: off
 from .cells import (
-    Array,
-    Condition,
-    Numbers,
-    arrow,
-    is_text,
-    label_words,
-    numbers,
-    pandas,
-    parse_condition,
-    words,
-)
+    Array, Condition, Numbers, arrow, is_text, label_words, numbers, pandas, parse_condition, words,
+)  # fmt: skip
 from .images import ImageFolder, image_pieces, list_images, open_image, open_image_folder
 from .labels import Codes, GivenLabels, LabelScan, decide_task
 from .reader import PIECE_ROWS, Piece, Table, delimiter_of, is_table, open_table

@@ -56,7 +56,11 @@ class Table:
         try:
             yield from read(self, wanted)
         except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError) as error:
-            raise _unreadable(self.path, str(error), self.encoding) from error
+            if "UTF8" in str(error) or "codec" in str(error):
+                invalid = UnicodeError("invalid bytes")
+                raise _undecodable(self.path, self.encoding, invalid) from error
+            why = first_line(error)[:160]
+            raise DataError(f"{self.path} cannot be read: {why}; mend that row") from error
         except UnicodeError as error:
             raise _undecodable(self.path, self.encoding, error) from error
 
@@ -116,11 +120,11 @@ def _csv_header(path: Path, encoding: str) -> tuple[list[str], str]:
     except LookupError:
         raise DataError(f"unknown encoding {encoding!r}; for example utf-8, latin-1") from None
     except UnicodeError as error:
-        if b"\0" in head:
-            raise _binary(path) from error
-        raise _undecodable(path, encoding, error) from error
+        if b"\0" not in head:
+            raise _undecodable(path, encoding, error) from error
+        text = "\0"
     if "\0" in text:
-        raise _binary(path)
+        raise DataError(f"{path} is a binary file, not CSV; expected lines of text")
     if not text.strip():
         raise DataError(f"{path} is empty; expected a header line and rows")
     delimiter = delimiter_of(text)
@@ -184,19 +188,9 @@ def _read_csv(table: Table, columns: list[str]) -> Iterator[Piece]:
         yield from reader
 
 
-def _binary(path: Path) -> DataError:
-    return DataError(f"{path} is a binary file, not CSV; expected lines of text")
-
-
 def _undecodable(path: Path, encoding: str, error: UnicodeError) -> DataError:
     where = f"byte {error.start}, " if isinstance(error, UnicodeDecodeError) else ""
     return DataError(
         f"{path} is not {encoding} text ({where}{getattr(error, 'reason', error)}); "
         "give --encoding, for example --encoding latin-1, or save it as UTF-8"
     )
-
-
-def _unreadable(path: Path, message: str, encoding: str) -> DataError:
-    if "UTF8" in message or "codec" in message:
-        return _undecodable(path, encoding, UnicodeError("invalid bytes"))
-    return DataError(f"{path} cannot be read: {first_line(message)[:160]}; mend that row")

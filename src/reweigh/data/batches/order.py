@@ -46,9 +46,6 @@ class Balanced:
     """Every class that occurs in `labels` equally often, rare ones repeated."""
 
     def __init__(self, labels: Indices, seed: int, *purpose: str | int) -> None:
-        if len(labels) < 1:
-            raise SettingError("there is no example to draw batches from; expected one at least")
-        self.count = len(labels)
         self._classes = [np.flatnonzero(labels == c) for c in np.unique(labels)]
         self._rounds = Shuffled(len(self._classes), seed, *purpose, "rounds")
         self._within = [

@@ -3,8 +3,7 @@
 Read in this order:
 
     catalog        every data set: sizes, classes, digests, and the origins it can come from
-    http           an official archive, resumed after a cut
-    registries     copies in npm, pip and apt, through the user's own package manager
+    origins        an official archive, resumed after a cut; copies in npm, pip and apt
     archives       tar, zip and deb, opened with suspicion
     pickles        CIFAR's pickle files, read without running them
     decoders       one function for each file format
@@ -16,6 +15,6 @@ Read in this order:
 
 from .catalog import SOURCES, Source, source_named
 from .fetch import adopt, fetch, verify
-from .http import Progress
 from .load import load
+from .origins import Progress
 from .store import Manifest, data_root, is_stored, read_stored

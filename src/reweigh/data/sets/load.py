@@ -14,8 +14,8 @@ from ..tasks import Dataset, Examples, first_of_each
 from . import store
 from .catalog import Source, source_named
 from .fetch import fetch, verify
-from .http import Progress, silent
 from .layouts import Arrays
+from .origins import Progress, silent
 
 
 def load(

@@ -63,12 +63,10 @@ class Shards:
 
     def read(self, shard: int, first: int, last: int, fields: Sequence[str]) -> Iterator[Rows]:
         """Rows first ... last-1 of one shard with their ids, some at a time."""
-        at = int(self.starts[shard]) + first
-        end = int(self.starts[shard]) + last
+        at, end = (int(self.starts[shard]) + row for row in (first, last))
         for piece in FORMATS[self.format].read(self.paths[shard], first, last, fields):
-            end_of_piece = at + row_count(piece)
-            yield {ID: np.arange(at, end_of_piece), **piece}
-            at = end_of_piece
+            yield {ID: np.arange(at, at + row_count(piece)), **piece}
+            at += row_count(piece)
         if at != end:
             raise DataError(
                 f"{self.paths[shard]} has fewer rows than were counted ({self.rows[shard]:,}); "

@@ -9,15 +9,10 @@ Read in this order:
     presets       the paper's recipes by name
 """
 
+# isort: off
 from .corruptions import (
-    CORRUPTIONS,
-    Corruption,
-    background_flip,
-    corrupt,
-    pair_flip,
-    transition,
-    uniform_flip,
-)
+    CORRUPTIONS, Corruption, background_flip, corrupt, pair_flip, transition, uniform_flip,
+)  # fmt: skip
 from .dataset import Dataset, Examples, Part, whole
 from .presets import BACKGROUNDS, MAJORITY_SHARES, PRESETS, preset, scaled
 from .splits import NoisySubset, Split, first_of_each, imbalance, noisy_imbalance, shares, split

@@ -118,6 +118,5 @@ class Part:
 
 def whole(examples: Examples) -> Part:
     """All of `examples` as a part whose labels are taken as true."""
-    return Part(
-        examples.inputs, torch.arange(len(examples)), examples.targets, examples.targets.clone()
-    )
+    targets = examples.targets
+    return Part(examples.inputs, torch.arange(len(targets)), targets, targets.clone())

@@ -31,22 +31,18 @@ BACKGROUNDS: Mapping[str, tuple[int, ...]] = MappingProxyType(
 )
 """The background class of each of the five seeds."""
 
+# 4 becomes class 0 (negative) and 9 class 1 (positive), the majority.
+_IMBALANCE = Recipe("mnist", keep=(4, 9), majority=9, share=0.995, size=5000, clean_per_class=5)
+_UNIFORM = Recipe("cifar10", "uniform_flip", 0.4, clean=1000, hyper_validation=5000)
+_BACKGROUND = Recipe("cifar10", "background_flip", 0.4, clean_per_class=10, hyper_validation=5000)
+
 PRESETS: Mapping[str, Recipe] = MappingProxyType(
     {
-        # 4 becomes class 0 (negative) and 9 class 1 (positive), the majority.
-        "mnist-imbalance": Recipe(
-            "mnist", keep=(4, 9), majority=9, share=0.995, size=5000, clean_per_class=5
-        ),
-        **{
-            f"{name}-uniform": Recipe(name, "uniform_flip", 0.4, clean=1000, hyper_validation=5000)
-            for name in BACKGROUNDS
-        },
-        **{
-            f"{name}-background": Recipe(
-                name, "background_flip", 0.4, clean_per_class=10, hyper_validation=5000
-            )
-            for name in BACKGROUNDS
-        },
+        "mnist-imbalance": _IMBALANCE,
+        "cifar10-uniform": _UNIFORM,
+        "cifar100-uniform": replace(_UNIFORM, dataset="cifar100"),
+        "cifar10-background": _BACKGROUND,
+        "cifar100-background": replace(_BACKGROUND, dataset="cifar100"),
     }
 )
 """The paper's tasks by name; `preset` fills in what depends on the seed."""

@@ -30,8 +30,7 @@ def imbalance(labels: Tensor, counts: Mapping[int, int], *, seed: int) -> Tensor
         check_counts(**{f"count of class {label}": count})
     given: Indices = labels.cpu().numpy().astype(np.int64)
     order = Draws(seed, "imbalance").permutation(len(given))
-    chosen = first_of_each(given, order, counts, what="examples")
-    return torch.from_numpy(np.sort(chosen))
+    return _sorted(first_of_each(given, order, counts, what="examples"))
 
 
 def shares(*, majority: int, minority: int, share: float, size: int) -> dict[int, int]:
@@ -133,11 +132,9 @@ def split(
     given: Indices = labels.cpu().numpy().astype(np.int64)
     if clean_per_class or clean_even:
         present = np.unique(given).tolist()
-        wanted = (
-            evenly(clean, present, seed=seed)
-            if clean_even
-            else dict.fromkeys(present, clean_per_class)
-        )
+        wanted = dict.fromkeys(present, clean_per_class)
+        if clean_even:
+            wanted = evenly(clean, present, seed=seed)
         chosen = first_of_each(given, order, wanted, what="clean examples")
     else:
         chosen = order[:clean]

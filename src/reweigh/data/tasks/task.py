@@ -77,7 +77,12 @@ def prepare(dataset: Dataset, recipe: Recipe, *, seed: int) -> Task:
     train_ids = cut.train
     if recipe.clean_in_train:
         train_ids = torch.cat([cut.train, cut.clean]).sort().values
-    options: dict[str, Any] = {"rate": recipe.rate, "classes": len(classes), **_options(recipe)}
+    own_options: dict[str, dict[str, Any]] = {
+        "uniform_flip": {"variant": recipe.variant},
+        "background_flip": {"background": recipe.background},
+    }
+    options = own_options.get(recipe.corruption, {})
+    options |= {"rate": recipe.rate, "classes": len(classes)}
 
     def noisy(ids: Tensor, purpose: str) -> Part:
         part, part_seed = pool.take(ids), derive(seed, purpose)
@@ -92,14 +97,6 @@ def prepare(dataset: Dataset, recipe: Recipe, *, seed: int) -> Task:
         classes=classes,
         peak=dataset.peak,
     )
-
-
-def _options(recipe: Recipe) -> dict[str, object]:
-    if recipe.corruption == "uniform_flip":
-        return {"variant": recipe.variant}
-    if recipe.corruption == "background_flip":
-        return {"background": recipe.background}
-    return {}
 
 
 def _pool(dataset: Dataset, recipe: Recipe, seed: int) -> tuple[Part, tuple[str, ...]]:

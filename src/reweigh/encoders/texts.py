@@ -104,8 +104,7 @@ def text_of(piece: Piece, column: str) -> list[str]:
 def text_digests(piece: Piece, column: str) -> npt.NDArray[np.uint64]:
     """One number per text."""
     cells = np.array(text_of(piece, column), dtype=object)
-    hashed: npt.NDArray[np.uint64] = pandas().util.hash_array(cells, categorize=False)
-    return hashed
+    return np.asarray(pandas().util.hash_array(cells, categorize=False))
 
 
 def _counts(texts: Sequence[str]) -> Any:

@@ -110,9 +110,8 @@ class _FromMemory:
             _require_images(name, part.inputs)
         train = name == "train"
         self._size = options.size if train else options.clean_size
-        self._inputs = part.inputs.to(device)
-        self._ids = part.ids.to(device)
-        self._targets = part.targets.to(device)
+        tensors = (part.inputs, part.ids, part.targets)
+        self._inputs, self._ids, self._targets = (tensor.to(device) for tensor in tensors)
         self._order: Balanced | Shuffled = (
             Balanced(part.targets.cpu().numpy(), seed, "batches", name)
             if (options.balanced if train else options.clean_balanced)

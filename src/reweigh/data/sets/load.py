@@ -13,8 +13,8 @@ from ...rng import Draws
 from ..tasks import Dataset, Examples, first_of_each
 from . import store
 from .catalog import Source, source_named
+from .decoders import Bytes
 from .fetch import fetch, verify
-from .layouts import Arrays
 from .origins import Progress, silent
 
 
@@ -42,8 +42,8 @@ def load(
     arrays, _ = store.read_stored(folder, entry.name, check=False)
     return Dataset(
         entry.name,
-        train=_examples(arrays, "train"),
-        test=_examples(arrays, "test"),
+        train=_examples(arrays["train_images"], arrays["train_labels"]),
+        test=_examples(arrays["test_images"], arrays["test_labels"]),
         classes=entry.classes,
         subset=manifest.subset,
     )
@@ -58,11 +58,8 @@ def _explain_subset(entry: Source, folder: Path) -> None:
         )
 
 
-def _examples(arrays: Arrays, part: str) -> Examples:
-    return Examples(
-        torch.from_numpy(arrays[f"{part}_images"]),
-        torch.from_numpy(arrays[f"{part}_labels"].astype(np.int64)),
-    )
+def _examples(images: Bytes, labels: Bytes) -> Examples:
+    return Examples(torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64)))
 
 
 def _digits(entry: Source) -> Dataset:
@@ -76,8 +73,5 @@ def _digits(entry: Source) -> Dataset:
     order = Draws(0, "digits", "test").permutation(len(labels))
     held = np.sort(first_of_each(labels, order, dict.fromkeys(range(10), 36), what="test digits"))
     kept = np.setdiff1d(np.arange(len(labels)), held)
-    train, test = (
-        Examples(torch.from_numpy(images[ids]), torch.from_numpy(labels[ids]))
-        for ids in (kept, held)
-    )
+    train, test = (_examples(images[ids], labels[ids]) for ids in (kept, held))
     return Dataset(entry.name, train, test, entry.classes, peak=16)

@@ -79,7 +79,7 @@ def is_stored(root: Path, name: str) -> bool:
     return (root / name / MANIFEST).is_file()
 
 
-def place(root: Path, arrays: Arrays, manifest: Manifest) -> Path:
+def place(root: Path, arrays: Arrays, manifest: Manifest) -> None:
     """Write a data set beside its place, then move it there in one step."""
     target = root / manifest.name
     with workspace(root, manifest.name) as beside:
@@ -97,7 +97,6 @@ def place(root: Path, arrays: Arrays, manifest: Manifest) -> Path:
         if target.exists():
             os.replace(target, beside / "old")
         os.replace(fresh, target)
-    return target
 
 
 def read_manifest(root: Path, name: str) -> Manifest:

@@ -62,11 +62,6 @@ class ReadOrder:
         low, high = (self._edge(k) * total // self.size for k in (lane, lane + 1))
         return low, high
 
-    def length(self, lane: int) -> int:
-        """How many rows of an epoch are in a lane."""
-        low, high = self.stretch(lane)
-        return high - low
-
     def _edge(self, lane: int) -> int:
         return self.size * lane // self.lanes
 

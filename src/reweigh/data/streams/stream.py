@@ -138,12 +138,12 @@ class Stream(IterableDataset[Drawn]):
 
     def _lane(self, lane: int, epoch: int, visit: int, ends: bool) -> Iterator[Rows]:
         """The rows of a lane, from its row number `visit` on, counted from the beginning of `epoch`."""
-        later, inside = divmod(visit, self.order.length(lane))
+        low, high = self.order.stretch(lane)
+        later, inside = divmod(visit, high - low)
         for now in count(epoch + later):
             if ends and now > epoch:
                 return
             block, skip = divmod(inside, self.order.block)
-            low, high = self.order.stretch(lane)
             rows = self._read(now, low + block * self.order.block, high)
             for number, piece in enumerate(cut(rows, self.order.block), start=block):
                 order = self.order.shuffle(now, lane, number, row_count(piece))

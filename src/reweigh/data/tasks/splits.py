@@ -144,11 +144,8 @@ def split(
             f"were asked of {total}; ask for fewer"
         )
     rest = order[~np.isin(order, chosen)]
-    return Split(
-        train=_sorted(rest[hyper_validation:]),
-        hyper_validation=_sorted(rest[:hyper_validation]),
-        clean=_sorted(chosen),
-    )
+    parts = (rest[hyper_validation:], rest[:hyper_validation], chosen)
+    return Split(*map(_sorted, parts))
 
 
 def _sorted(ids: Indices) -> Tensor:

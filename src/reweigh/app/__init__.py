@@ -23,7 +23,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .options import OptionHelp, Options, flag, shown_options
+from .options import OptionHelp as OptionHelp  # these three are for our command line only
+from .options import Options
+from .options import flag as flag
+from .options import shown_options as shown_options
 
 if TYPE_CHECKING:
     from .audit_list import write_audit_list
@@ -32,8 +35,8 @@ if TYPE_CHECKING:
     from .training_run import Signs, run_training, train
 
 __all__ = [
-    "OptionHelp", "Options", "Predictor", "Signs", "flag", "load", "run_training", "shown_options",
-    "train", "write_audit_list", "write_predictions",
+    "Options", "Predictor", "Signs", "load", "run_training", "train", "write_audit_list",
+    "write_predictions",
 ]  # fmt: skip
 
 # All but the options need torch, which takes seconds to import; `reweigh train --help` does not.

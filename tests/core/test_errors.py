@@ -163,6 +163,15 @@ def test_a_bad_chunk(chunk):
         call(chunk=chunk)
 
 
+@pytest.mark.parametrize("epsilon", [-0.01, 0.0, float("nan")])
+def test_a_bad_epsilon_of_the_scores(epsilon):
+    with raises(SettingError, "epsilon=", "positive"):
+        reweigh.example_scores(
+            nn.Linear(4, 3), cross_entropy, vectors(4), vectors(3), epsilon=epsilon,
+            backend="finite_difference",
+        )  # fmt: skip
+
+
 def test_a_bad_epsilon():
     with raises(SettingError, "epsilon=-1", "positive"):
         call(epsilon=-1)

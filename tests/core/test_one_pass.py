@@ -351,3 +351,22 @@ def test_a_gradient_of_rounding_errors_is_no_reason_for_two_passes():
     rows = Rows()
     reweighter = reweigh.Reweighter(Shifted(), rows)
     assert one_pass(reweighter, rows, make=lambda n: labelled(n, 60))
+
+
+def test_running_out_of_memory_is_no_reason_for_two_passes_for_ever():
+    """The joined batch is tried again after some steps; two passes stand in meanwhile."""
+    failing = True
+
+    def loss(model, batch):
+        if failing and len(batch[0]) == N + M:
+            raise RuntimeError("DefaultCPUAllocator: out of memory")
+        return cross_entropy(model, batch)
+
+    rows = Rows(loss)
+    reweighter = reweigh.Reweighter(net(), rows, safeguard=None)
+    matches(reweighter, cross_entropy, batch(N), batch(M))
+    failing = False
+    assert rows.in_a_step(reweighter, batch(N), batch(M))[-2:] == [M, N]
+    for _ in range(4):
+        matches(reweighter, cross_entropy, batch(N), batch(M))
+    assert one_pass(reweighter, rows)

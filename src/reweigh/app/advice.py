@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..runs import Advice, MethodComparison
+from ..runs import Advice, MethodComparison, RunFile
 from ..training import Outcome
 from .preparation import Prepared
 
@@ -30,7 +30,7 @@ def advise(
     if len(prepared.unreadable):
         advice.append(Advice(
             f"{len(prepared.unreadable):,} files could not be read and were left out.",
-            "They are listed in unreadable.txt; save them again or remove them.",
+            f"They are listed in {RunFile.UNREADABLE}; save them again or remove them.",
         ))  # fmt: skip
     return advice
 
@@ -98,7 +98,7 @@ def _judged(prepared: Prepared, comparison: Sequence[MethodComparison]) -> list[
             advice.append(Advice(
                 f"Here reweighing {verb} plain training.",
                 "Perhaps few labels are wrong, or the clean rows are too few or unlike the rest. The "
-                "plain model is in compare/uniform; more clean rows make the comparison sharper.",
+                f"plain model is in {RunFile.COMPARE}/uniform; more clean rows make the comparison sharper.",
             ))  # fmt: skip
     return advice
 

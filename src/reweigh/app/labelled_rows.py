@@ -44,20 +44,16 @@ def read_dropped(paths: Iterable[Path], size: int) -> Rows:
     """`index`: rows of the data that somebody threw out."""
     rows: list[Rows] = [np.empty(0, np.int64)]
     for path in paths:
-        table = open_table(path)
-        table.require("index")
-        mine = [numbers(piece.column("index")) for piece in table.pieces(["index"])]
-        rows += [_indices(place, size, path) for place in mine]
+        for piece in open_table(path).pieces(["index"]):
+            rows.append(_indices(numbers(piece.column("index")), size, path))
     return np.unique(np.concatenate(rows))
 
 
 def _confirmed(path: Path, classes: tuple[str, ...], size: int) -> LabelledRows:
-    table = open_table(path)
-    table.require("index", "label")
     places: list[npt.NDArray[np.float64]] = [np.empty(0)]
     given: list[npt.NDArray[np.float64]] = [np.empty(0)]
     code = {name: float(k) for k, name in enumerate(classes)}
-    for piece in table.pieces(["index", "label"]):
+    for piece in open_table(path).pieces(["index", "label"]):
         places.append(numbers(piece.column("index")))
         if not classes:
             given.append(numbers(piece.column("label")))

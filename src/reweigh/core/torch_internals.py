@@ -72,15 +72,20 @@ def saved(*names: str) -> Callable[[Any], Any]:
 result_metadata: Callable[[Any], Any] = attrgetter("_input_metadata")
 
 
-def fused_recurrence() -> tuple[bool, bool]:
-    """Whether oneDNN and cuDNN may run recurrent layers fused."""
-    return torch._C._get_mkldnn_enabled(), torch._C._get_cudnn_enabled()
+@contextmanager
+def no_fused_recurrence() -> Iterator[None]:
+    """Forbid oneDNN and cuDNN, which run recurrent layers fused.
 
-
-def set_fused_recurrence(allowed: tuple[bool, bool]) -> None:
-    """Allow or forbid oneDNN and cuDNN; `torch.backends.mkldnn.flags()` sets another flag, too."""
-    torch._C._set_mkldnn_enabled(allowed[0])
-    torch._C._set_cudnn_enabled(allowed[1])
+    `torch.backends.mkldnn.flags()` is not used, since it sets another flag, too.
+    """
+    before = torch._C._get_mkldnn_enabled(), torch._C._get_cudnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    torch._C._set_cudnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before[0])
+        torch._C._set_cudnn_enabled(before[1])
 
 
 @contextmanager
@@ -90,27 +95,18 @@ def autograd_in_handler() -> Iterator[None]:
     That is autograd, where PyTorch's forward-mode formulas are, and the symbolic zeros and conjugates
     that they use (a kernel would read those as memory).
     """
-    keys = torch._C.DispatchKey
+    keys = ("AutogradFunctionality", "ADInplaceOrView", "ZeroTensor", "Conjugate", "Negative")
     with ExitStack() as stack:
-        for key in (
-            keys.AutogradFunctionality,
-            keys.ADInplaceOrView,
-            keys.ZeroTensor,
-            keys.Conjugate,
-            keys.Negative,
-        ):
+        for name in keys:
+            key = getattr(torch._C.DispatchKey, name)
             stack.enter_context(torch._C._SetExcludeDispatchKeyGuard(key, False))
         yield
 
 
-def join_enabled(wrapper: Any) -> bool:
-    """Whether DistributedDataParallel is inside its `join()` context."""
-    return bool(wrapper._join_config.enable)
-
-
-def fsdp_state(module: Any) -> Any:
-    """What `fully_shard` keeps about a module that was given to it."""
-    return module._get_fsdp_state()
+# Whether DistributedDataParallel is inside its `join()` context; what `fully_shard` keeps about a
+# module that was given to it.
+join_enabled: Callable[[Any], bool] = attrgetter("_join_config.enable")
+fsdp_state: Callable[[Any], Any] = methodcaller("_get_fsdp_state")
 
 
 def fsdp_groups(module: Any) -> list[Any]:

@@ -3,32 +3,17 @@
 loss               the contract of a loss, and what a batch is
 parameters         which parameters are aligned; the clean gradient as a `Direction`
 view               one look at the model per step, and the way back to its state
-kernels            PyTorch's settings under which every operation can be differentiated
+modes              evaluation, and settings under which every operation can be differentiated
 autograd_graph     the graph of a pass: its leaves, its hooks, a gradient of our own
-tensors            lists of tensors as one vector
 """
 
+# isort: off
 from .autograd_graph import leaves, unhooked, with_gradient
-from .kernels import differentiable_kernels, eager, plain_recurrence
 from .loss import (
-    Batch,
-    Loss,
-    batch_size,
-    differentiable_losses,
-    empty,
-    evaluate,
-    is_flat,
-    leading_sizes,
-    per_example,
-    require_examples,
-    require_finite,
-    require_gradient,
-    require_one_each,
-    require_same_device,
-    rows,
-    tensors_of,
-)
-from .modes import evaluating
-from .parameters import Direction, Params, select, trainable
-from .tensors import dot, norm_squared, on_host
-from .view import ModelView, Snapshot, modules_of, parameters_of
+    Batch, Loss, batch_size, differentiable_losses, empty, evaluate, is_flat, leading_sizes,
+    per_example, require_examples, require_finite, require_gradient, require_one_each,
+    require_same_device, rows, tensors_of,
+)  # fmt: skip
+from .modes import differentiable_kernels, eager, evaluating
+from .parameters import Direction, Params, dot, norm_squared, on_host, select, trainable
+from .view import ModelView, Snapshot, modules_of

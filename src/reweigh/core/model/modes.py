@@ -1,12 +1,20 @@
-"""Evaluation mode for the length of a block."""
+"""How a model runs for the length of a block: in evaluation mode, or so that it can be differentiated.
+
+Compiled graphs hide the operations that the back-ends look at, fused attention has no forward-mode
+and no second derivative, and fused recurrent layers (oneDNN, cuDNN) hide their steps. Inside the last
+two contexts (and `ModelView.plain_recurrence`) they run as written.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from .view import ModelView
 
 
 @contextmanager
@@ -20,3 +28,16 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+def eager() -> AbstractContextManager[None]:
+    """Run compiled models as written."""
+    stance: AbstractContextManager[None] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+@contextmanager
+def differentiable_kernels(view: ModelView) -> Iterator[None]:
+    """Choose kernels that have forward-mode and second derivatives."""
+    with sdpa_kernel(SDPBackend.MATH), view.plain_recurrence():
+        yield

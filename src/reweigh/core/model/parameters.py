@@ -3,6 +3,8 @@
 All trainable ones by default. A subset (`params=`), such as the last layer, is the known cheap
 approximation: the score then compares gradients with respect to that subset only. The update
 always trains every trainable parameter.
+
+`dot` and `norm_squared` take lists of tensors, one per parameter, as one vector.
 """
 
 from __future__ import annotations
@@ -10,14 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from operator import attrgetter
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from ...errors import NoGradientError, SettingError, UnsupportedModelError, unknown
-from .tensors import norm_squared
 
 Params = str | Iterable[str] | Callable[[str, nn.Parameter], bool] | None
+# Whether the values of a tensor can be read at once. Elsewhere reading makes the host wait for the
+# device, so a step must go on without knowing them. (An attrgetter costs no Python call.)
+on_host: Callable[[Tensor], bool] = attrgetter("is_cpu")
 
 
 def _as_it_is(number: Tensor) -> Tensor:
@@ -104,3 +110,21 @@ def _explain_missing(model: nn.Module, pattern: str, everything: Iterable[str]) 
             )
     modules = {name.rpartition(".")[0] for name in everything} - {""}
     raise unknown("parameter", pattern, [*everything, *sorted(modules)])
+
+
+def dot(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
+    """The inner product of two lists of tensors, summed in float32 or better."""
+    terms = [torch.dot(_wide(a), _wide(b)) for a, b in zip(left, right, strict=True)]
+    return torch.stack(terms).sum()
+
+
+def norm_squared(values: Sequence[Tensor]) -> Tensor:
+    """The squared length of a list of tensors, in float32 or better."""
+    dense = [value.to_dense() if value.is_sparse else value for value in values]
+    lengths = torch.stack(torch._foreach_norm(dense))
+    return (lengths if lengths.dtype == torch.float64 else lengths.float()).square().sum()
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    flat = tensor.reshape(-1)
+    return flat if flat.dtype in (torch.float32, torch.float64) else flat.float()

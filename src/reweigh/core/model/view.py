@@ -12,10 +12,12 @@ step: independent of the masks of the train batch, and the same for every back-e
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
+
+from ..torch_internals import no_fused_recurrence
 
 _SEEDS = 2**62
 
@@ -112,9 +114,10 @@ class ModelView:
         """Whether somebody watches a module of the model at work."""
         return any(map(_hooked, self.modules))
 
-    def recurrent(self) -> bool:
-        """Whether the model has a recurrent layer, which PyTorch runs fused."""
-        return any(isinstance(module, nn.RNNBase) for module in self.modules)
+    def plain_recurrence(self) -> AbstractContextManager[None]:
+        """Run recurrent layers step by step; PyTorch runs them fused where it can."""
+        recurrent = any(isinstance(module, nn.RNNBase) for module in self.modules)
+        return no_fused_recurrence() if recurrent else nullcontext()
 
     def trained(self) -> set[int]:
         """The ids of the parameters that are trained."""

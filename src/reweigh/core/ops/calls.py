@@ -7,7 +7,7 @@ autograd. The input half of its backward is not needed then: autograd has done i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from ...errors import UnsupportedModelError
 from ..torch_internals import OpOverload, autograd_in_handler, is_mutable
 from .registry import LINEAR_TANGENTS, TANGENTS, WEIGHT_GRADIENTS, Lookup
 
-REMEDY = "add one with reweigh.tangent_rule, or use backend='double_backward'"
+HINT = "add one with reweigh.tangent_rule, or use backend='double_backward'"
 
 
 def tangent_of_call(func: OpOverload, args: Any, kwargs: Any, out: Any, t: Lookup) -> Any:
@@ -35,35 +35,27 @@ def tangent_of_call(func: OpOverload, args: Any, kwargs: Any, out: Any, t: Looku
 def by_own_formula(func: OpOverload, args: Any, kwargs: Any, t: Lookup) -> tuple[Any, Any]:
     """Result and tangent of an operation by PyTorch's own forward-mode formula for it."""
     if is_random(func):
-        raise UnsupportedModelError(
-            f"{func} draws random numbers and has no tangent rule: {REMEDY}"
-        )
+        raise UnsupportedModelError(f"{func} draws random numbers and has no tangent rule: {HINT}")
     if func.namespace != "aten":  # where a missing formula would read as a derivative of zero
-        raise UnsupportedModelError(
-            f"{func} is a custom operation without a tangent rule: {REMEDY}"
-        )
+        raise UnsupportedModelError(f"{func} is a custom operation without a tangent rule: {HINT}")
+
+    def dual(x: Tensor) -> Tensor:
+        tangent = t(x)
+        return x.detach() if tangent is None else fwd.make_dual(x.detach(), tangent.to(x.dtype))
+
     try:
         with autograd_in_handler(), torch.no_grad(), fwd.dual_level():
-            out = func(*_dual(args, t), **{name: _dual(value, t) for name, value in kwargs.items()})
+            out = func(*_mapped(args, dual), **_mapped(kwargs, dual))
             if isinstance(out, (tuple, list)):
                 return out, [_tangent_of(value) for value in out]
             return out, _tangent_of(out)
     except NotImplementedError as error:
-        raise UnsupportedModelError(f"{func} has no forward-mode formula: {REMEDY}") from error
+        raise UnsupportedModelError(f"{func} has no forward-mode formula: {HINT}") from error
 
 
 def is_random(func: OpOverload) -> bool:
     """Whether an operation draws random numbers."""
     return torch.Tag.nondeterministic_seeded in func.tags
-
-
-def _dual(value: Any, t: Lookup) -> Any:
-    if isinstance(value, (tuple, list)):
-        return [_dual(item, t) for item in value]
-    tangent = t(value)
-    if tangent is None:
-        return value.detach() if isinstance(value, Tensor) else value
-    return fwd.make_dual(value.detach(), tangent.to(value.dtype))
 
 
 def _tangent_of(value: Any) -> Tensor | None:
@@ -91,17 +83,22 @@ def _by_autograd(
 ) -> list[Tensor | None]:
     leaves = {id(x): x.detach().requires_grad_() for x in sources}
 
-    def swap(value: Any) -> Any:
-        if isinstance(value, (tuple, list)):
-            return [swap(item) for item in value]
-        if isinstance(value, Tensor):
-            return leaves.get(id(value), value.detach())
-        return value
+    def swap(x: Tensor) -> Tensor:
+        return leaves.get(id(x), x.detach())
 
     with torch.enable_grad():
-        swapped = swap(list(args))
+        swapped = _mapped(args, swap)
         if is_mutable(func):  # the kept input may be needed again
             swapped[0] = swapped[0].clone()
-        out = func(*swapped, **{k: swap(v) for k, v in kwargs.items()})
+        out = func(*swapped, **_mapped(kwargs, swap))
         first = out[0] if isinstance(out, (tuple, list)) else out
         return list(torch.autograd.grad(first, list(leaves.values()), g, allow_unused=True))
+
+
+def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The arguments of a call with every tensor changed."""
+    if isinstance(value, dict):
+        return {name: _mapped(item, change) for name, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_mapped(item, change) for item in value]
+    return change(value) if isinstance(value, Tensor) else value

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from ...errors import UnsupportedModelError
 from ..model import Direction
 from ..torch_internals import DispatchMode, OpOverload, base_of, is_mutable, is_view, out_of_place
-from .calls import REMEDY, by_own_formula, is_random, tangent_of_call
+from .calls import HINT, by_own_formula, is_random, tangent_of_call
 from .registry import LINEAR_TANGENTS, STOPS, TANGENTS
 
 _ATTRIBUTE = "_reweigh"  # of a tensor, holds its cell
@@ -157,7 +157,7 @@ class TangentMode(DispatchMode):
         twin = out_of_place(func)
         if twin is None or is_random(func):
             raise UnsupportedModelError(
-                f"{func} {self.where()} overwrites its arguments and has no tangent rule: {REMEDY}"
+                f"{func} {self.where()} overwrites its arguments and has no tangent rule: {HINT}"
             )
         with self._naming_the_place():
             if twin in TANGENTS:

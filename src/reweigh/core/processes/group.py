@@ -16,15 +16,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from ...errors import LostProcessError, SettingError, UnsupportedModelError, unknown
-from .ddp import wrapper_of
-from .fsdp import mesh_of
+from .parallel_models import mesh_of, wrapper_of
 
 
 @dataclass(frozen=True)
@@ -134,11 +133,7 @@ class Arriving(Sequence[Tensor]):
             self._values = self._wait()
         return self._values
 
-    @overload
-    def __getitem__(self, place: int) -> Tensor: ...
-    @overload
-    def __getitem__(self, place: slice) -> tuple[Tensor, ...]: ...
-    def __getitem__(self, place: int | slice) -> Tensor | tuple[Tensor, ...]:
+    def __getitem__(self, place: Any) -> Any:
         return self._arrived()[place]
 
     def __len__(self) -> int:

@@ -20,7 +20,6 @@ from ...model import (
     Direction,
     differentiable_losses,
     leaves,
-    plain_recurrence,
     tensors_of,
 )
 from ...ops import (
@@ -66,7 +65,7 @@ def watched_pass(pass_: TrainPass, direction: Direction, records: Records[Layout
     view = pass_.view
     mode = Meet(view.model, direction, pass_.batch)
     try:
-        with plain_recurrence(view), torch.enable_grad(), mode:
+        with view.plain_recurrence(), torch.enable_grad(), mode:
             losses = differentiable_losses(view.model, pass_.loss, pass_.batch, which="train")
         contacts = mode.finish()
         direct = mode.tangent(losses)  # of a part of the loss that does not involve the batch

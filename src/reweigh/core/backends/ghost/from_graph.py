@@ -9,7 +9,6 @@ afterwards, at a few microseconds per node.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
 
 from ...clean import PartlyFactored, collected, paying
-from ...model import Direction, differentiable_losses, plain_recurrence
+from ...model import Direction, differentiable_losses
 from ...ops import RECORDED, Layer, Linear, Use
 from ...proof import Records, same_gradient
 from ...torch_internals import result_metadata
@@ -34,8 +33,7 @@ def plain_pass(
 ) -> GhostPass | None:
     """The engine for models whose layers are all known: a plain forward."""
     view = pass_.view
-    steps = plain_recurrence(view) if view.recurrent() else nullcontext()
-    with steps, torch.enable_grad():
+    with view.plain_recurrence(), torch.enable_grad():
         losses = differentiable_losses(view.model, pass_.loss, pass_.batch, which="train")
     reading = read(losses, direction.parameters)
     if reading is None:  # a parameter is used in an unknown way

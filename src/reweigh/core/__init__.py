@@ -7,7 +7,7 @@ Read in this order: `scores` (what is computed), `backends/double_backward` (the
     model/           the user's side: model, loss, batches, parameters
     clean/           the gradient of the clean batch
     backends/        four ways to the scores; its README says which runs when, and what it costs
-    ops/             what the back-ends know about operations, one file each
+    ops/             what the back-ends know about operations, one file per family
     proof            every comparison with autograd, and when to look again
     update/          from weights to the gradient that an optimizer gets
     safeguard        keeps large learning rates from destroying the model

@@ -8,7 +8,7 @@ of the machine precision, where the errors of rounding (~ precision / eta) and o
 itself (~ eta) balance.
 
 Cost: one forward without a graph, and a copy of the parameters; of the shards that a process holds,
-where `fully_shard` has spread them (processes/parallel_models.py). Relative error about 1e-3 in
+where `fully_shard` has spread them (processes/fsdp.py). Relative error about 1e-3 in
 float32; larger where the loss bends sharply along v. Blind to gradients that are stopped or
 replaced on purpose (detach, custom autograd functions): a difference sees through those.
 """

@@ -1,15 +1,16 @@
 """Several processes that share a batch: N of them do what one does on the joined batch.
 
-group              who they are, sums over them, and the error when one is gone
-parallel_models    models in DistributedDataParallel, spread by fully_shard, or exchanging data
+group                  who they are, sums over them, and the error when one is gone
+ddp                    a step through DistributedDataParallel
+fsdp                   parameters that fully_shard has spread
+forward_collectives    models whose own forward talks between processes
 """
 
 # isort: off
+from .ddp import inside, through, wrapper_of
+from .forward_collectives import Listener, barred
+from .fsdp import compute_types, gather_anew, local, sharded_gradients, trainable_shards
 from .group import (
     ALONE, Arriving, Group, flattened, group_of, process_count, require_group, says_lost, unanswered,
     unflattened,
-)  # fmt: skip
-from .parallel_models import (
-    Listener, barred, compute_types, gather_anew, inside, local, sharded_gradients, through,
-    trainable_shards, wrapper_of,
 )  # fmt: skip

@@ -23,7 +23,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ...errors import LostProcessError, SettingError, UnsupportedModelError, unknown
-from .parallel_models import mesh_of, wrapper_of
+from .ddp import wrapper_of
+from .fsdp import mesh_of
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,8 @@ from .errors import DataError
 
 Json = dict[str, Any]
 
-DESCRIPTION, LINES, FAILURES, DETAILS = (
-    "experiment.json", "results.jsonl", "failures.jsonl", "cells",
-)  # fmt: skip
+DESCRIPTION, DETAILS = "experiment.json", "cells"
+LINES, FAILURES = "results.jsonl", "failures.jsonl"
 ABOUT = ("experiment", "scale", "as_published", "title", "shows", "rows", "targets", "setups")
 KEY = {"method", "setting", "seed"}
 NEEDED = {"experiment", *KEY, "metrics", "seconds", "versions", "commit"}
@@ -72,31 +71,28 @@ class Results:
     def settings(self) -> list[Json]:
         """Every setting there are results of, in the experiment's order where that is known."""
         known = [setup["setting"] for setup in self.about["setups"]]
-        finished = [line["setting"] for line in self.lines]
-        unique: list[Json] = []
-        for setting in [s for s in known if s in finished] + finished:
-            if setting not in unique:
-                unique.append(setting)
-        return unique
+        finished = self.distinct("setting")
+        ordered = [s for k, s in enumerate(known) if s in finished and s not in known[:k]]
+        return ordered + [s for s in finished if s not in ordered]
+
+    def distinct(self, name: str) -> list[Any]:
+        """The different values that the lines have under `name`, in the order of the lines."""
+        values: list[Any] = []
+        for line in self.lines:
+            if line[name] not in values:
+                values.append(line[name])
+        return values
 
     @property
     def rows(self) -> list[Json]:
         """The experiment's rows, then methods that somebody has added."""
-        rows: list[Json] = list(self.about["rows"])
-        known = {row["method"] for row in rows}
-        for line in self.lines:
-            if line["method"] not in known:
-                known.add(line["method"])
-                rows.append({"method": line["method"], "name": line["method"], "clean": True})
-        return rows
+        known = [row["method"] for row in self.about["rows"]]
+        added = [method for method in self.distinct("method") if method not in known]
+        return [*self.about["rows"], *({"method": m, "name": m, "clean": True} for m in added)]
 
     def of(self, method: str, setting: Json | None = None) -> list[Json]:
         """The lines of a method, by seed."""
-        mine = [
-            line
-            for line in self.lines
-            if line["method"] == method and setting in (None, line["setting"])
-        ]
+        mine = [x for x in self.lines if x["method"] == method and setting in (None, x["setting"])]
         return sorted(mine, key=lambda line: int(line["seed"]))
 
     @property

@@ -21,8 +21,7 @@ from reweigh.experiments import ray_workers
 from reweigh.experiments.catalog import EXPERIMENTS
 from reweigh.experiments.experiment import cells, described
 from reweigh.experiments.grid import run_grid
-from reweigh.experiments.results_folder import FAILURES, LINES
-from reweigh.experiments.work_folder import WorkFolder
+from reweigh.experiments.results_folder import FAILURES, LINES, WorkFolder
 
 # Ray leaves processes to end by themselves.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

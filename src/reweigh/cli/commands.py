@@ -15,18 +15,10 @@ from typer.core import TyperGroup
 from .. import __version__
 from ..errors import unknown
 
-# In the order of `reweigh --help`. To add a command: one line.
-COMMANDS = {
-    "demo": "reweigh.cli.demo",
-    "train": "reweigh.cli.train",
-    "predict": "reweigh.cli.predict",
-    "audit": "reweigh.cli.audit",
-    "review": "reweigh.cli.review",
-    "reproduce": "reweigh.cli.reproduce",
-    "report": "reweigh.cli.report",
-    "data": "reweigh.cli.data",
-    "bench": "reweigh.cli.bench",
-}
+# In the order of `reweigh --help`. To add a command: its module here, and its name.
+COMMANDS = (
+    "demo", "train", "predict", "audit", "review", "reproduce", "report", "data", "bench",
+)  # fmt: skip
 
 
 class Commands(TyperGroup):
@@ -40,7 +32,8 @@ class Commands(TyperGroup):
         """The command of a name, imported now; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
-        command = typer.main.get_command(importlib.import_module(COMMANDS[cmd_name]).app)
+        module = importlib.import_module(f".{cmd_name}", __package__)
+        command = typer.main.get_command(module.app)
         command.name = cmd_name
         return command
 

@@ -33,60 +33,44 @@ def watching(console: Console | None = None) -> Iterator[Watcher]:
         yield table
 
 
-class _Tally(Watcher):
-    """What both kinds count."""
+class CellLines(Watcher):
+    """Counts the cells, and says of each how it came out; without a console it is silent."""
 
-    def __init__(self) -> None:
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console
         self.cells: Sequence[Cell] = ()
         self.finished: dict[str, Json] = {}
         self.broken: set[str] = set()
 
     def start(self, cells: Sequence[Cell], finished: Mapping[str, Json], steps: int) -> None:
+        """Say what there is to do."""
         self.cells = cells
         self.finished = {c.key: finished[c.key] for c in cells if c.key in finished}
-
-    def done(self, cell: Cell, line: Json) -> None:
-        self.finished[cell.key] = line
-
-    def failed(self, cell: Cell, error: str) -> None:
-        self.broken.add(cell.key)
-
-    @property
-    def position(self) -> str:
-        return f"[{len(self.finished) + len(self.broken)}/{len(self.cells)}]"
-
-
-class CellLines(_Tally):
-    """Plain lines."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self._console = console
-
-    def start(self, cells: Sequence[Cell], finished: Mapping[str, Json], steps: int) -> None:
-        """Say what there is to do."""
-        super().start(cells, finished, steps)
         if self.finished:
             self._print(f"{len(self.finished)} of {len(cells)} cells are finished; going on")
 
     def done(self, cell: Cell, line: Json) -> None:
         """Say how the cell came out."""
-        super().done(cell, line)
-        accuracy = line["metrics"]["test_accuracy"]
-        self._print(
-            f"{self.position} {cell.key}: test accuracy {accuracy:.4f} ({line['seconds']:.0f} s)"
-        )
+        self.finished[cell.key] = line
+        accuracy, seconds = line["metrics"]["test_accuracy"], line["seconds"]
+        self._print(f"{self.position} {cell.key}: test accuracy {accuracy:.4f} ({seconds:.0f} s)")
 
     def failed(self, cell: Cell, error: str) -> None:
         """Say why."""
-        super().failed(cell, error)
+        self.broken.add(cell.key)
         self._print(f"{self.position} {cell.key}: FAILED: {error}")
 
+    @property
+    def position(self) -> str:
+        """Cells that were tried, of all."""
+        return f"[{len(self.finished) + len(self.broken)}/{len(self.cells)}]"
+
     def _print(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True, markup=False)
+        if self._console is not None:
+            self._console.print(text, soft_wrap=True, markup=False)
 
 
-class LiveTable(_Tally):
+class LiveTable(CellLines):
     """Drawn anew a few times a second by rich."""
 
     def __init__(self) -> None:

@@ -3,81 +3,75 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 app = typer.Typer()
 
 
-_Name = Annotated[
-    str, typer.Argument(metavar="ID", help="An experiment, or `list` for all.", show_default=False)
-]
-_Scale = Annotated[
-    str,
-    typer.Option(
-        metavar="SCALE",
-        help="smoke: seconds, to see it run. small: hours on two cores. "
-        "paper: the full setting, for GPUs.",
-    ),
-]
-_Seeds = Annotated[
-    int | None, typer.Option(metavar="N", help="Seeds 0 to N-1.  [default: the experiment's own]")
-]
-_Methods = Annotated[
-    str | None,
-    typer.Option(metavar="A,B", help="Only these methods.  [default: all of the experiment]"),
-]
-_Only = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="Only such settings: share=0.98. May be repeated."),
-]
-_Jobs = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        help="Cells at a time.  [default: 2, or 1 on one core; all that a Ray cluster has room for]",
-    ),
-]
-_Engine = Annotated[
-    str,
-    typer.Option(
-        metavar="ENGINE",
-        help="local: processes of this machine. ray: the machines of a Ray cluster, or one "
-        "started here. The numbers are the same.",
-    ),
-]
-_Address = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT",
-        help="With --engine ray: a running cluster's, or `auto` on one of its machines.  "
-        "[default: start one here]",
-    ),
-]
-_AsPublished = Annotated[
-    bool,
-    typer.Option(
-        "--as-published", help="The ways of the published code where they differ from the text."
-    ),
-]
-_Out = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Results folder.  [default: reweigh-ID-SCALE]")
-]
-
-
 @app.command()
 def reproduce(
-    name: _Name,
-    scale: _Scale = "small",
-    seeds: _Seeds = None,
-    methods: _Methods = None,
-    only: _Only = None,
-    jobs: _Jobs = None,
-    engine: _Engine = "local",
-    address: _Address = None,
-    as_published: _AsPublished = False,
-    out: _Out = None,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="An experiment, or `list` for all.", show_default=False),
+    ],
+    scale: Annotated[
+        str,
+        typer.Option(
+            metavar="SCALE",
+            help="smoke: seconds, to see it run. small: hours on two cores. "
+            "paper: the full setting, for GPUs.",
+        ),
+    ] = "small",
+    seeds: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Seeds 0 to N-1.  [default: the experiment's own]"),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Only these methods.  [default: all of the experiment]"),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Only such settings: share=0.98. May be repeated."),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Cells at a time.  [default: 2, or 1 on one core; all that a Ray cluster has room for]",
+        ),
+    ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="ENGINE",
+            help="local: processes of this machine. ray: the machines of a Ray cluster, or one "
+            "started here. The numbers are the same.",
+        ),
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="With --engine ray: a running cluster's, or `auto` on one of its machines.  "
+            "[default: start one here]",
+        ),
+    ] = None,
+    as_published: Annotated[
+        bool,
+        typer.Option(
+            "--as-published", help="The ways of the published code where they differ from the text."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Results folder.  [default: reweigh-ID-SCALE]"),
+    ] = None,
 ) -> None:
     """Run an experiment of the paper: its grid of methods, settings and seeds, and the report.
 
@@ -88,9 +82,7 @@ def reproduce(
 
     console = Console(highlight=False)
     if name == "list":
-        from .catalog_table import print_catalog
-
-        print_catalog(console)
+        _print_catalog(console)
         return
     from ..experiments import cells, described, find_experiment, run_grid
     from ..report import write_report
@@ -122,10 +114,42 @@ def reproduce(
 def _pairs(texts: list[str]) -> dict[str, str]:
     from ..errors import SettingError
 
-    found = {}
+    pairs = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals and value):
             raise SettingError(f"--only {text!r}; expected NAME=VALUE, such as share=0.98")
-        found[name] = value
-    return found
+        pairs[name] = value
+    return pairs
+
+
+def _print_catalog(console: Console) -> None:
+    """One line per experiment: where it is in the paper, and cells and steps at each scale."""
+    from statistics import mean
+
+    from rich.table import Table
+
+    from ..experiments import EXPERIMENTS, SCALES, cell_steps, cells
+
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("id", no_wrap=True)
+    table.add_column("paper", no_wrap=True)
+    for scale in SCALES:
+        table.add_column(scale, justify="right", no_wrap=True)
+    table.add_column("what")
+    for experiment in EXPERIMENTS.values():
+        grids = [cells(experiment, scale) for scale in SCALES]
+        cost = [f"{len(grid)} x {_thousands(mean(map(cell_steps, grid)))}" for grid in grids]
+        table.add_row(experiment.id, experiment.paper, *cost, experiment.title)
+    console.print(table)
+    console.print(
+        "\ncells x optimizer steps of a cell, on the average. smoke takes seconds and needs no data; "
+        "small is for two cores; paper is for GPUs.\n"
+        "run one with: reweigh reproduce ID --scale small --jobs 2",
+        style="dim",
+        soft_wrap=True,
+    )
+
+
+def _thousands(steps: float) -> str:
+    return f"{steps / 1000:.1f}k" if steps >= 1000 else f"{steps:.0f}"

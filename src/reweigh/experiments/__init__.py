@@ -10,8 +10,7 @@ Read in this order:
     weight_distribution   what Figure 3 measures besides
     grid                  all cells that are missing, several at a time
     workers, ray_workers  the processes they run on: of this machine, of a Ray cluster
-    work_folder           where the stages of cells are kept meanwhile
-    results_folder        what is kept of finished cells
+    results_folder        what is kept of finished cells, and of unfinished ones meanwhile
     provenance            versions and commit that a result was made with
     demo, demo_results    `reweigh demo`: its grid, its judgement, its results.json
     bench/                the cost of a step: `reweigh bench`
@@ -25,27 +24,3 @@ from .experiment import SCALES, Block, Cell, Experiment, cells, described
 from .grid import Watcher, run_grid
 from .provenance import commit, versions
 from .training_setup import Setup
-
-__all__ = [
-    "CASES",
-    "EXPERIMENTS",
-    "SCALES",
-    "Block",
-    "Cell",
-    "DemoSettings",
-    "Experiment",
-    "Setup",
-    "Watcher",
-    "cell_steps",
-    "cells",
-    "commit",
-    "described",
-    "find_experiment",
-    "keep_large_blocks",
-    "machine",
-    "run_bench",
-    "run_cell",
-    "run_demo",
-    "run_grid",
-    "versions",
-]

@@ -25,6 +25,10 @@ class Row:
     clean: bool = False
 
 
+OURS = Row("reweigh_literal", "Ours", clean=True)
+GUARDED = Row("reweigh", "Ours, safeguarded", clean=True)
+
+
 @dataclass(frozen=True)
 class Target:
     """The paper's number: test accuracy in percent, and half its 95% interval where one is given."""

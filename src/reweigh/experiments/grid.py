@@ -21,8 +21,7 @@ from . import ray_workers
 from .cell_training import cell_steps, run_cell
 from .experiment import Cell
 from .method_stages import stages
-from .results_folder import ResultsFolder, alone
-from .work_folder import WorkFolder
+from .results_folder import ResultsFolder, WorkFolder, alone
 from .workers import Stopped, Tick, run_tasks
 
 ENGINES = ("local", "ray")
@@ -106,7 +105,12 @@ def run_grid(
             run_tasks(attempt_cell, tasks, jobs=jobs or 1, tick=watcher.tick, threads=threads)
             if engine == "local"
             else ray_workers.run_tasks(
-                attempt_cell, tasks, jobs=jobs, tick=watcher.tick, lost=_lost, address=address
+                attempt_cell,
+                tasks,
+                jobs=jobs,
+                tick=watcher.tick,
+                lost=lambda job, why: Attempt(job.cell, None, why),
+                address=address,
             )
         )
         failed = []
@@ -153,10 +157,6 @@ def attempt_cell(job: CellJob, tick: Tick) -> Attempt:
         line = " ".join(f"{type(error).__name__}: {error}".split())
         return Attempt(job.cell, None, line, traceback.format_exc())
     return Attempt(job.cell, record)
-
-
-def _lost(job: CellJob, why: str) -> Attempt:
-    return Attempt(job.cell, None, why)
 
 
 def _ordered(cells: Sequence[Cell]) -> list[Cell]:

@@ -15,16 +15,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from ..errors import SettingError
 from ..optional import held_interrupts, optional
-from .workers import Tick
+from .workers import POLL_SECONDS, Result, Task, Tick
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-
-POLL_SECONDS = 0.2
 TELL_SECONDS = 0.5  # between a worker's messages
 PATIENCE_SECONDS = 30.0  # for running tasks to save where they are
 RETRIES = 1
@@ -144,12 +140,11 @@ def cluster(address: str | None = None, *, cpus: int) -> Iterator[None]:
                 )
         except Exception as error:  # a start that timed out raises a plain Exception
             what = f"no Ray cluster answers at {address}" if address else "Ray does not start here"
-            fix = (
-                "start it with `ray start --head`, or leave --address out"
-                if address
-                else "try again"
-            )
-            raise SettingError(f"{what} ({_last_line(error)}); expected a running cluster: {fix}") from None  # fmt: skip
+            start = "start it with `ray start --head`, or leave --address out"
+            raise SettingError(
+                f"{what} ({_last_line(error)}); expected a running cluster: "
+                f"{start if address else 'try again'}"
+            ) from None
     try:
         yield
     finally:

@@ -7,10 +7,13 @@ experiment, scale, configuration or version is refused: its numbers would not be
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import platform
+import tempfile
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 
 from .. import __version__
@@ -42,32 +45,14 @@ class ResultsFolder:
         """Keep a finished cell; the line that was written."""
         details = record.pop("details")
         write_whole(self.folder / DETAILS / f"{cell.file}.json", json.dumps(details) + "\n")
-        line = {
-            "experiment": cell.experiment,
-            "method": cell.method,
-            "setting": dict(cell.setting),
-            "seed": cell.seed,
-            **record,
-            "versions": versions(),
-            "commit": commit(),
-            "details": f"{DETAILS}/{cell.file}.json",
-        }
+        line = {**_line(cell, record), "details": f"{DETAILS}/{cell.file}.json"}
         _append(self.folder / LINES, line)
         self.lines[cell.key] = line
         return line
 
     def fail(self, cell: Cell, error: str, traceback: str) -> None:
         """Note that a cell failed."""
-        self.failures[cell.key] = {
-            "experiment": cell.experiment,
-            "method": cell.method,
-            "setting": dict(cell.setting),
-            "seed": cell.seed,
-            "error": error,
-            "traceback": traceback,
-            "versions": versions(),
-            "commit": commit(),
-        }
+        self.failures[cell.key] = _line(cell, {"error": error, "traceback": traceback})
         self._write_failures()
 
     def retry(self, cells: list[Cell]) -> None:
@@ -85,14 +70,25 @@ class ResultsFolder:
             path.unlink(missing_ok=True)
 
 
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def _line(cell: Cell, outcome: Json) -> Json:
+    """A line of a file: which cell, what came of it, and what it was made with."""
+    return {
+        "experiment": cell.experiment,
+        "method": cell.method,
+        "setting": dict(cell.setting),
+        "seed": cell.seed,
+        **outcome,
+        "versions": versions(),
+        "commit": commit(),
+    }
+
+
+def alone(folder: Path) -> AbstractContextManager[None]:
     """Refuse to work in a folder that another process works in."""
     busy = SettingError(
         f"another process is at work in {folder}; wait for it, or choose another --out"
     )
-    with locked(writable_folder(folder) / ".lock", busy=busy):
-        yield
+    return locked(writable_folder(folder) / ".lock", busy=busy)
 
 
 def _claim(folder: Path, description: Json) -> None:
@@ -125,9 +121,7 @@ def _claim(folder: Path, description: Json) -> None:
 
 def _mend(path: Path) -> None:
     """Cut off a last line without its end: the process was killed while it wrote it."""
-    if not path.exists():
-        return
-    content = path.read_bytes()
+    content = path.read_bytes() if path.exists() else b""
     complete = content.rfind(b"\n") + 1
     if complete < len(content):
         os.truncate(path, complete)
@@ -144,3 +138,34 @@ def _append(path: Path, line: Json) -> None:
 
 def _text(line: Json) -> str:
     return json.dumps(line) + "\n"
+
+
+@dataclass(frozen=True)
+class WorkFolder:
+    """Where cells keep their stages while a grid runs.
+
+        RESULTS/.work              on the caller's machine, and on all that share its disk
+        TEMPORARY/reweigh-TOKEN    on any other: only the cells of that machine share stages
+
+    A stage that two such machines need is trained on both, to the same bits: only time is lost.
+    `token` is a file in the folder; it tells the folder from others of the same name.
+    """
+
+    folder: Path
+    token: str
+
+    @classmethod
+    def of(cls, folder: Path) -> WorkFolder:
+        """Mark the folder; the same one has the same token, so that a second call goes on."""
+        folder = folder.resolve()
+        token = hashlib.sha256(f"{platform.node()} {folder}".encode()).hexdigest()[:12]
+        (folder / token).touch()
+        return cls(folder, token)
+
+    def here(self) -> Path:
+        """The folder, or this machine's own."""
+        if (self.folder / self.token).exists():
+            return self.folder
+        local = Path(tempfile.gettempdir()) / f"reweigh-{self.token}"
+        local.mkdir(exist_ok=True)
+        return local

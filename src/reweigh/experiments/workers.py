@@ -59,7 +59,7 @@ def run_tasks(
     try:
         # A process that is starting up would answer Ctrl-C with a traceback.
         with held_interrupts():
-            waiting = {pool.submit(_call, work, task) for task in tasks}
+            waiting = {pool.submit(work, task, _count) for task in tasks}
         while waiting:
             finished, waiting = wait(waiting, POLL_SECONDS, FIRST_COMPLETED)
             counted = done.value
@@ -96,10 +96,6 @@ def _start(done: Any, stop: Any, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)
     _shared.update(done=done, stop=stop)
-
-
-def _call(work: Callable[[Task, Tick], Result], task: Task) -> Result:
-    return work(task, _count)
 
 
 def _count(steps: int) -> None:

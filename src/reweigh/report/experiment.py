@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from ..files import write_whole
 from ..results import Results, read_results
@@ -50,16 +49,8 @@ def render(results: Results, shown_tables: list[ResultTable], drawn: list[PaperF
         setup=about["setups"][0],
         settings=results.settings,
         command=" ".join(command),
-        versions=_distinct(results, "versions"),
-        commits=_distinct(results, "commit"),
+        versions=results.distinct("versions"),
+        commits=results.distinct("commit"),
         hours=sum(line["seconds"] for line in results.lines) / 3600,
         cells=len(results.lines),
     )
-
-
-def _distinct(results: Results, name: str) -> list[Any]:
-    values: list[Any] = []
-    for line in results.lines:
-        if line[name] not in values:
-            values.append(line[name])
-    return values

@@ -50,13 +50,9 @@ PAPER = Palette(
     "#1d1d1f", "#6b6b70", "#dddbd6", "#b4560f", "#1b5fa8",
     ("#2b7a4b", "#7a4aa8", "#b02a5b", "#00758a", "#7d6a00"), legend=True,
 )  # fmt: skip
-_VARIABLES = {
-    INK: "var(--ink)",
-    MUTED: "var(--muted)",
-    GRID: "var(--grid)",
-    PLAIN: "var(--plain)",
-    OURS: "var(--ours)",
-    **{colour: f"var(--s{k})" for k, colour in enumerate(PAGE.series, start=1)},
+_ROLES = ("ink", "muted", "grid", "plain", "ours")
+_VARIABLES = {getattr(PAGE, role): f"var(--{role})" for role in _ROLES} | {
+    colour: f"var(--s{k})" for k, colour in enumerate(PAGE.series, start=1)
 }
 FORMATS = ("png", "pdf")
 SIZE = (4.2, 2.9)  # inches

@@ -2,14 +2,10 @@
 
 cases        the networks and batches it is measured on
 timing       time, operations and memory of every method: `run_bench`
-memory       the peak of what a step holds
+memory       the peak of what a step holds; what a process keeps of freed memory
 peers        the same step as general meta-learning libraries take it
-allocator    a setting of the process that the measured steps share
 """
 
-from .allocator import keep_large_blocks
 from .cases import CASES
-from .memory import peak_bytes
+from .memory import keep_large_blocks, peak_bytes
 from .timing import Measurement, machine, run_bench
-
-__all__ = ["CASES", "Measurement", "keep_large_blocks", "machine", "peak_bytes", "run_bench"]

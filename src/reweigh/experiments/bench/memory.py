@@ -1,4 +1,5 @@
 """The memory of a step: bytes of the tensors that its operations made and that are still alive.
+And a setting of the process that the measured steps share: it keeps large blocks of memory.
 
 Every operation is seen, in forward and backward and inside the back-ends. After each one, results
 with storage of their own are added and what has been freed is subtracted. Not counted: what was there
@@ -7,6 +8,8 @@ before the step, and what a kernel uses only inside itself.
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +17,8 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
 
 
 class Alive(TorchDispatchMode):
@@ -51,3 +56,20 @@ def peak_bytes(step: Callable[[], Any], *, tries: int = 3) -> int:
             step()
         peaks.append(mode.peak)
     return min(peaks)
+
+
+def keep_large_blocks() -> bool:
+    """Ask glibc to keep large blocks that are freed; False where there is no glibc.
+
+    It gives them back to the system and asks for them again, page by page, at the next tensor: a good
+    part of the cost of a step on a CPU. Whoever owns the process may change that; a library must not,
+    so only the command line calls this. The same for your own script:
+    `MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=2147483647 python train.py`.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    return bool(mallopt(_MMAP_THRESHOLD, 2**30) and mallopt(_TRIM_THRESHOLD, 2**31 - 1))

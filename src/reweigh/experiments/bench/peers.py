@@ -90,10 +90,8 @@ class WithBetty:
 
 
 def _betty_engine(model: nn.Module, loss: Any, train: Any, clean: Any) -> tuple[Any, nn.Parameter]:
-    configs, problem = (
-        import_module("betty.configs"),
-        import_module("betty.problems").ImplicitProblem,
-    )
+    configs = import_module("betty.configs")
+    problem = import_module("betty.problems").ImplicitProblem
 
     class Weights(nn.Module):
         def __init__(self) -> None:
@@ -138,21 +136,15 @@ def _betty_engine(model: nn.Module, loss: Any, train: Any, clean: Any) -> tuple[
     return engine, upper.module.values
 
 
-_PACKAGES: dict[str, Weigh] = {"higher": with_higher, "torchopt": with_torchopt}
-
-
 def peers() -> dict[str, Weigh]:
     """Those that can run here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        packages: dict[str, Weigh] = {**_PACKAGES, "betty": WithBetty()}
+        packages: dict[str, Weigh] = {
+            "higher": with_higher,
+            "torchopt": with_torchopt,
+            "betty": WithBetty(),
+        }
         installed = {k: f for k, f in packages.items() if importlib.util.find_spec(k) is not None}
-    return {name: _plain_attention(f) for name, f in {"by hand": by_hand, **installed}.items()}
-
-
-def _plain_attention(weigh: Weigh) -> Weigh:
-    def run(model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
-        with sdpa_kernel(SDPBackend.MATH):
-            return weigh(model, loss, train, clean)
-
-    return run
+    by_name: dict[str, Weigh] = {"by hand": by_hand, **installed}
+    return {name: sdpa_kernel(SDPBackend.MATH)(weigh) for name, weigh in by_name.items()}

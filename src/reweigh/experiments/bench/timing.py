@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,6 @@ class Measurement:
     milliseconds: float
     zero_share: float
 
-    def setting(self) -> tuple[str, int, int, int]:
-        """What measurements that can be compared have in common."""
-        return self.model, self.n, self.m, self.threads
-
 
 def run_bench(
     models: Sequence[str],
@@ -80,17 +77,15 @@ def run_bench(
     rows = _read(out)
     before = torch.get_num_threads()
     try:
-        for name in models:
-            for m in clean:
-                for count in threads:
-                    done = [r for r in rows if r.setting() == (name, n, m, count)]
-                    if not done:
-                        torch.set_num_threads(count)
-                        done = measure(name, n, m, with_peers=with_peers, seconds=seconds)
-                        rows += done
-                        if out is not None:
-                            write_whole(out, json.dumps(_document(rows), indent=1) + "\n")
-                    yield done
+        for name, m, count in product(models, clean, threads):
+            done = [r for r in rows if (r.model, r.n, r.m, r.threads) == (name, n, m, count)]
+            if not done:
+                torch.set_num_threads(count)
+                done = measure(name, n, m, with_peers=with_peers, seconds=seconds)
+                rows += done
+                if out is not None:
+                    write_whole(out, json.dumps(_document(rows), indent=1) + "\n")
+            yield done
     finally:
         torch.set_num_threads(before)
 
@@ -201,8 +196,8 @@ def _read(out: Path | None) -> list[Measurement]:
 
 
 def _document(rows: Sequence[Measurement]) -> dict[str, Any]:
-    places = {name: i for i, name in enumerate(CASES)}
-    ordered = sorted(rows, key=lambda row: (places[row.model], row.n, row.m, -row.threads))
+    places = list(CASES)
+    ordered = sorted(rows, key=lambda r: (places.index(r.model), r.n, r.m, -r.threads))
     return {"machine": machine(), "rows": [asdict(row) for row in ordered]}
 
 

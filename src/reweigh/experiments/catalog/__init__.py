@@ -2,9 +2,8 @@
 
 mnist            Figure 2
 cifar            what the CIFAR experiments share: data, network and schedule at each scale
-cifar_tables     Tables 1 and 2
+cifar_tables     Tables 1 and 2, with the numbers of the paper
 cifar_figures    Figures 3 to 7
-paper_numbers    what the paper's tables say
 demo             `reweigh demo`, which is not of the paper
 """
 
@@ -19,8 +18,6 @@ from .cifar_figures import FIGURES
 from .cifar_tables import TABLES
 from .demo import DemoSettings, demonstration
 from .mnist import IMBALANCE
-
-__all__ = ["EXPERIMENTS", "DemoSettings", "demonstration", "find_experiment"]
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
     {experiment.id: experiment for experiment in (IMBALANCE, *TABLES, *FIGURES)}

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..experiment import Block, Experiment, Row
+from ..experiment import GUARDED, OURS, Block, Experiment, Row
 from ..training_setup import Setting, Setup, Value
 from .cifar import BACKGROUND, NOTES, RATE, SMOKE, UNIFORM, drawn, full, halfway, small
-from .paper_numbers import GUARDED, OURS
 
 TEN = "cifar10-background"
 BASELINE, EARLY = Row("uniform", "Baseline"), Row("uniform+es", "Baseline +ES")
 TUNED = Row("uniform+ft", "Baseline +FT", clean=True)
 EARLY_TUNED = Row("uniform+es+ft", "Baseline +ES +FT", clean=True)
-LITERAL = Row(OURS, "Ours", clean=True)
 
 RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 # The text names 15, 100 and 1,000; what lies between and beyond is our choice.
@@ -45,15 +43,15 @@ WEIGHTS = Experiment(
     title="Weights of right and wrong labels on images never seen",
     paper="Figure 3",
     shows="weights",
-    rows=(LITERAL, GUARDED),
+    rows=(OURS, GUARDED),
     notes=NOTES,
     blocks={
-        "smoke": _block(_weighed(SMOKE), (LITERAL,), (BACKGROUND,)),
-        "small": _block(_weighed(small(TEN)), (LITERAL,), (BACKGROUND,)),
-        "paper": _block(_weighed(full(TEN)), (LITERAL,), (BACKGROUND,), seeds=5),
+        "smoke": _block(_weighed(SMOKE), (OURS,), (BACKGROUND,)),
+        "small": _block(_weighed(small(TEN)), (OURS,), (BACKGROUND,)),
+        "paper": _block(_weighed(full(TEN)), (OURS,), (BACKGROUND,), seeds=5),
     },
     published={
-        "paper": _block(_weighed(full(TEN, published=True)), (LITERAL,), (BACKGROUND,), seeds=5)
+        "paper": _block(_weighed(full(TEN, published=True)), (OURS,), (BACKGROUND,), seeds=5)
     },
     claims=(
         "Most wrong labels get weight zero in a random batch.",
@@ -61,7 +59,7 @@ WEIGHTS = Experiment(
     ),
 )
 
-_SIZES = (TUNED, EARLY_TUNED, LITERAL, GUARDED)
+_SIZES = (TUNED, EARLY_TUNED, OURS, GUARDED)
 CLEAN_SIZE = Experiment(
     id="clean-size",
     title="How many clean images: CIFAR-10, 40% flipped to class 3",
@@ -81,7 +79,7 @@ CLEAN_SIZE = Experiment(
     ),
 )
 
-_LEVELS = (BASELINE, EARLY, TUNED, EARLY_TUNED, LITERAL, GUARDED)
+_LEVELS = (BASELINE, EARLY, TUNED, EARLY_TUNED, OURS, GUARDED)
 NOISE_LEVEL = Experiment(
     id="noise-level",
     title="How much noise: CIFAR-10, labels flipped to one background class",
@@ -100,7 +98,7 @@ NOISE_LEVEL = Experiment(
     ),
 )
 
-_COMPARED = (BASELINE, LITERAL)
+_COMPARED = (BASELINE, OURS)
 CONFUSION = Experiment(
     id="confusion",
     title="What is taken for what: CIFAR-10 under both kinds of flips",
@@ -121,7 +119,7 @@ CONFUSION = Experiment(
     claims=("Most of the noise that the baseline has learnt is gone from ours.",),
 )
 
-_DRAWN = (BASELINE, Row("s_model", "S-Model"), LITERAL)
+_DRAWN = (BASELINE, Row("s_model", "S-Model"), OURS)
 CURVES = Experiment(
     id="curves",
     title="Accuracy during training: CIFAR-10, 40% flipped to one background class",

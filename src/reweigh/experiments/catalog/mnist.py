@@ -13,9 +13,8 @@ from dataclasses import replace
 
 from ...data import MAJORITY_SHARES, BatchOptions, Recipe, preset
 from ...training import PAPER, Config, Optimizer
-from ..experiment import Block, Experiment, Row
+from ..experiment import GUARDED, OURS, Block, Experiment, Row
 from ..training_setup import Setup
-from .paper_numbers import GUARDED, OURS
 
 ROWS = (
     Row("uniform", "Uniform"),
@@ -23,11 +22,11 @@ ROWS = (
     Row("resample", "Resample"),
     Row("hard_mining", "Hard Mining"),
     Row("random", "Random"),
-    Row(OURS, "Ours", clean=True),
+    OURS,
     GUARDED,
 )
 METHODS = tuple(row.method for row in ROWS)
-REWEIGHED = (OURS, GUARDED.method)
+REWEIGHED = (OURS.method, GUARDED.method)
 PLAIN = tuple(method for method in METHODS if method not in REWEIGHED)
 
 FULL = Setup(

@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 DESCRIPTION, DETAILS = "experiment.json", "cells"
 LINES, FAILURES = "results.jsonl", "failures.jsonl"
-ABOUT = ("experiment", "scale", "as_published", "title", "shows", "rows", "targets", "setups")
+ABOUT = {"experiment", "scale", "as_published", "title", "shows", "rows", "targets", "setups"}
 KEY = {"method", "setting", "seed"}
 NEEDED = {"experiment", *KEY, "metrics", "seconds", "versions", "commit"}
 
@@ -132,9 +132,8 @@ def read_results(folder: Path) -> Results:
 def _read_about(path: Path) -> Json:
     try:
         about: Json = {"note": "", "claims": [], **json.loads(path.read_text(encoding="utf-8"))}
-        lacking = [name for name in ABOUT if name not in about]
-        if lacking:
-            raise KeyError(lacking)
+        if not about.keys() >= ABOUT:
+            raise KeyError
     except FileNotFoundError:
         raise DataError(f"there is no {path}; expected a folder of `reweigh reproduce`") from None
     except (ValueError, KeyError, TypeError):

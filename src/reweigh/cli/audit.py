@@ -12,16 +12,10 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def audit(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A folder of `reweigh train`.", show_default=False)
-    ],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A folder of `reweigh train`.")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="F",
-            help="Where to: .csv or .parquet.  [default: RUN/audit.csv]",
-            show_default=False,
-        ),
+        typer.Option(metavar="F", help="Where to: .csv or .parquet.  [default: RUN/audit.csv]"),
     ] = None,
     show: Annotated[int, typer.Option(metavar="N", help="Print the first N.")] = 10,
 ) -> None:

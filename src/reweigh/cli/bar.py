@@ -34,11 +34,8 @@ def columns(*, in_bytes: bool = False) -> tuple[Any, ...]:
         def render(self, task: progress.Task) -> Text:
             return super().render(task) if task.total else Text()
 
-    name, bar, left = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.TimeRemainingColumn(),
-    )
+    name, bar = progress.TextColumn("{task.description}"), progress.BarColumn()
+    left = progress.TimeRemainingColumn()
     if in_bytes:
         return progress.SpinnerColumn(), name, bar, Size(), left
     return name, bar, progress.TaskProgressColumn(), left

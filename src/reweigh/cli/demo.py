@@ -31,11 +31,7 @@ def demo(
     ] = 0.4,
     jobs: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            help="Processes at a time.  [default: 2, or 1 on one core]",
-            show_default=False,
-        ),
+        typer.Option(metavar="N", help="Processes at a time.  [default: 2, or 1 on one core]"),
     ] = None,
 ) -> None:
     """Noisy digits, plain training against reweighed: a table, and a report to look at.

@@ -22,9 +22,9 @@ Json = dict[str, Any]
 
 
 @contextmanager
-def watching(console: Console | None = None) -> Iterator[Watcher]:
+def watching() -> Iterator[Watcher]:
     """A watcher for this terminal, or for a file."""
-    console = console or Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         yield CellLines(console)
         return
@@ -52,8 +52,9 @@ class CellLines(Watcher):
     def done(self, cell: Cell, line: Json) -> None:
         """Say how the cell came out."""
         self.finished[cell.key] = line
-        accuracy, seconds = line["metrics"]["test_accuracy"], line["seconds"]
-        self._print(f"{self.position} {cell.key}: test accuracy {accuracy:.4f} ({seconds:.0f} s)")
+        if self._console is not None:
+            how = f"test accuracy {line['metrics']['test_accuracy']:.4f} ({line['seconds']:.0f} s)"
+            self._print(f"{self.position} {cell.key}: {how}")
 
     def failed(self, cell: Cell, error: str) -> None:
         """Say why."""
@@ -138,12 +139,8 @@ class StepBar(Watcher):
 
     def tick(self, steps: int) -> None:
         """Move the bar."""
-        tenths = self._tenths
-        self._done += steps
+        before, self._done = self._done, self._done + steps
         self._bar.update(self._task, completed=self._done)
-        if not self._console.is_terminal and self._tenths > tenths:
+        tenths = 10 * self._done // self._total
+        if not self._console.is_terminal and tenths > 10 * before // self._total:
             self._console.print(f"training: {self._done / self._total:.0%}")
-
-    @property
-    def _tenths(self) -> int:
-        return 10 * self._done // self._total

@@ -12,20 +12,14 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def predict(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A folder of `reweigh train`.", show_default=False)
-    ],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A folder of `reweigh train`.")],
     data: Annotated[
         Path,
         typer.Option(
-            metavar="D",
-            help="New rows, of the form the run was trained on: a table, or images.",
-            show_default=False,
+            metavar="D", help="New rows, of the form the run was trained on: a table, or images."
         ),
     ],
-    out: Annotated[
-        Path, typer.Option(metavar="F", help="Where to: .csv or .parquet.", show_default=False)
-    ],
+    out: Annotated[Path, typer.Option(metavar="F", help="Where to: .csv or .parquet.")],
     encoding: Annotated[str, typer.Option(help="Of a CSV file.")] = "utf-8",
 ) -> None:
     """Predict with a trained run: one row out for every row in, in the same order.

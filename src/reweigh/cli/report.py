@@ -13,10 +13,7 @@ app = typer.Typer()
 @app.command()
 def report(
     folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR", help="A folder of `reproduce`, `demo` or `train`.", show_default=False
-        ),
+        Path, typer.Argument(metavar="DIR", help="A folder of `reproduce`, `demo` or `train`.")
     ],
 ) -> None:
     """Write report.html from the results in DIR: one page that needs nothing else."""

@@ -12,66 +12,72 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+_Name = Annotated[str, typer.Argument(metavar="ID", help="An experiment, or `list` for all.")]
+_Scale = Annotated[
+    str,
+    typer.Option(
+        metavar="SCALE",
+        help="smoke: seconds, to see it run. small: hours on two cores. "
+        "paper: the full setting, for GPUs.",
+    ),
+]
+_Seeds = Annotated[
+    int | None, typer.Option(metavar="N", help="Seeds 0 to N-1.  [default: the experiment's own]")
+]
+_Methods = Annotated[
+    str | None,
+    typer.Option(metavar="A,B", help="Only these methods.  [default: all of the experiment]"),
+]
+_Only = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="Only such settings: share=0.98. May be repeated."),
+]
+_Jobs = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Cells at a time.  [default: 2, or 1 on one core; all that a Ray cluster has room for]",
+    ),
+]
+_Engine = Annotated[
+    str,
+    typer.Option(
+        metavar="ENGINE",
+        help="local: processes of this machine. ray: the machines of a Ray cluster, or one "
+        "started here. The numbers are the same.",
+    ),
+]
+_Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="With --engine ray: a running cluster's, or `auto` on one of its machines.  "
+        "[default: start one here]",
+    ),
+]
+_AsPublished = Annotated[
+    bool,
+    typer.Option(
+        "--as-published", help="The ways of the published code where they differ from the text."
+    ),
+]
+_Out = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Results folder.  [default: reweigh-ID-SCALE]")
+]
+
 
 @app.command()
 def reproduce(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="An experiment, or `list` for all.", show_default=False),
-    ],
-    scale: Annotated[
-        str,
-        typer.Option(
-            metavar="SCALE",
-            help="smoke: seconds, to see it run. small: hours on two cores. "
-            "paper: the full setting, for GPUs.",
-        ),
-    ] = "small",
-    seeds: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Seeds 0 to N-1.  [default: the experiment's own]"),
-    ] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Only these methods.  [default: all of the experiment]"),
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Only such settings: share=0.98. May be repeated."),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Cells at a time.  [default: 2, or 1 on one core; all that a Ray cluster has room for]",
-        ),
-    ] = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="ENGINE",
-            help="local: processes of this machine. ray: the machines of a Ray cluster, or one "
-            "started here. The numbers are the same.",
-        ),
-    ] = "local",
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="With --engine ray: a running cluster's, or `auto` on one of its machines.  "
-            "[default: start one here]",
-        ),
-    ] = None,
-    as_published: Annotated[
-        bool,
-        typer.Option(
-            "--as-published", help="The ways of the published code where they differ from the text."
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Results folder.  [default: reweigh-ID-SCALE]"),
-    ] = None,
+    name: _Name,
+    scale: _Scale = "small",
+    seeds: _Seeds = None,
+    methods: _Methods = None,
+    only: _Only = None,
+    jobs: _Jobs = None,
+    engine: _Engine = "local",
+    address: _Address = None,
+    as_published: _AsPublished = False,
+    out: _Out = None,
 ) -> None:
     """Run an experiment of the paper: its grid of methods, settings and seeds, and the report.
 

@@ -16,17 +16,11 @@ app = typer.Typer()
 
 @app.command()
 def review(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False)
-    ],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     port: Annotated[
         int | None,
         typer.Option(
-            metavar="P",
-            min=1,
-            max=65535,
-            help="Where to listen.  [default: 8477, or a free one]",
-            show_default=False,
+            metavar="P", min=1, max=65535, help="Where to listen.  [default: 8477, or a free one]"
         ),
     ] = None,
     no_browser: Annotated[

@@ -67,12 +67,10 @@ def train(
             help="Train again as RUN was trained, with the rows `reweigh review` confirmed, and "
             "without those it dropped.",
             rich_help_panel="Your data",
-            show_default=False,
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="The run folder.", show_default=str(OUT)),
+        Path | None, typer.Option(metavar="RUN", help="The run folder.", show_default=str(OUT))
     ] = None,
 ) -> None:
     """Train on your own data, guided by the few rows you checked, and rank the labels to fix.
@@ -127,9 +125,7 @@ def _with_reviewed(confirmed: Path) -> Options:
     before = read(_folder(confirmed) / RunFile.OPTIONS, Options, others=False)
     dropped = tuple(p for p in (confirmed.with_name(RunFile.DROPPED),) if p.is_file())
     return replace(
-        before,
-        also_clean=(*before.also_clean, confirmed),
-        leave_out=(*before.leave_out, *dropped),
+        before, also_clean=(*before.also_clean, confirmed), leave_out=(*before.leave_out, *dropped)
     )
 
 

@@ -51,7 +51,7 @@ def run_demo(
 ) -> Json:
     """Run every cell, write `results.json` into the folder `out`, and return what it holds."""
     begun = time.monotonic()
-    settings = settings or DemoSettings()
+    settings, watcher = settings or DemoSettings(), watcher or Watcher()
     experiment = demonstration(settings)
     grid = cells(experiment, SCALE, seeds=seeds)
     about = described(experiment, SCALE, as_published=False)
@@ -59,13 +59,7 @@ def run_demo(
     # Runs of other settings or versions lie in other folders, and are not taken over.
     folder = unfinished / digest([about["setups"], versions_used()])
     failed = run_grid(
-        grid,
-        about,
-        out=folder,
-        jobs=jobs,
-        threads=1,
-        watcher=watcher or Watcher(),
-        run=run_demo_cell,
+        grid, about, out=folder, jobs=jobs, threads=1, watcher=watcher, run=run_demo_cell
     )
     if failed:
         path = folder / FAILURES
@@ -148,7 +142,7 @@ def _runs(folder: Path, grid: list[Cell]) -> list[Json]:
     runs = []
     for cell in grid:
         line = lines[cell.key]
-        row = {**dict(cell.setting), "method": cell.method, "seed": cell.seed, **line["metrics"]}
-        row["seconds"] = line["seconds"]
+        which = {**dict(cell.setting), "method": cell.method, "seed": cell.seed}
+        row = {**which, **line["metrics"], "seconds": line["seconds"]}
         runs.append({"row": row, **results.details(line)})
     return runs

@@ -16,6 +16,7 @@ from .provenance import versions
 def assemble(runs: list[Json], settings: DemoSettings, seeds: int, command: str) -> Json:
     """What `results.json` holds, but for the time."""
     noisy = [run for run in runs if run["row"]["method"] != CLEAN_ONLY]
+    alone = [run["row"] for run in runs if run["row"]["method"] == CLEAN_ONLY]
     reweighed = {
         noise: [r for r in runs if (r["row"]["noise"], r["row"]["method"]) == (noise, "reweigh")]
         for noise in NOISES
@@ -52,7 +53,10 @@ def assemble(runs: list[Json], settings: DemoSettings, seeds: int, command: str)
         },
         "command": command,
         "versions": versions_used(),
-        CLEAN_ONLY: _clean_only([run["row"] for run in runs if run not in noisy]),
+        CLEAN_ONLY: {  # what the clean images are worth alone
+            "rows": [{key: row[key] for key in ("seed", "test_accuracy")} for row in alone],
+            **_summarised("test_accuracy", alone),
+        },
     }
 
 
@@ -69,12 +73,6 @@ def summary_lines(rows: list[Json]) -> list[Json]:
     return lines
 
 
-def _clean_only(rows: list[Json]) -> Json:
-    """What the clean images are worth alone: one value per seed, their mean and interval."""
-    kept = [{key: row[key] for key in ("seed", "test_accuracy")} for row in rows]
-    return {"rows": kept, **_summarised("test_accuracy", rows)}
-
-
 def _summarised(key: str, rows: list[Json]) -> Json:
     summary = summarise([row[key] for row in rows])
     return {key: summary.mean, f"{key}_interval": summary.interval}
@@ -83,6 +81,5 @@ def _summarised(key: str, rows: list[Json]) -> Json:
 def versions_used() -> dict[str, str]:
     """What the numbers were made with."""
     sklearn = optional("sklearn", package="scikit-learn", needed_for="the demo")
-    ours = versions()
-    named = {name: ours[name] for name in ("reweigh", "torch")}
-    return {**named, "scikit-learn": sklearn.__version__, **ours}
+    named = {name: versions()[name] for name in ("reweigh", "torch")}
+    return {**named, "scikit-learn": sklearn.__version__, **versions()}

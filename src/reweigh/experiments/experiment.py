@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from ..errors import SettingError, unknown
@@ -128,14 +129,12 @@ def cells(
     unique: dict[tuple[Any, ...], Cell] = {}
     for block in grid:
         chosen = wanted or block.methods
-        for seed in range(block.seeds if seeds is None else seeds):
-            for setting in block.settings:
-                if any(str(setting.get(k)) != v for k, v in (only or {}).items()):
-                    continue
-                for method in chosen:
-                    setup = block.setup.at(setting).seeded(seed)
-                    cell = Cell(experiment.id, method, tuple(setting.items()), seed, setup)
-                    unique.setdefault((method, cell.setting, seed), cell)
+        numbers = range(block.seeds if seeds is None else seeds)
+        for seed, setting, method in product(numbers, block.settings, chosen):
+            if all(str(setting.get(k)) == v for k, v in (only or {}).items()):
+                setup = block.setup.at(setting).seeded(seed)
+                cell = Cell(experiment.id, method, tuple(setting.items()), seed, setup)
+                unique.setdefault((method, cell.setting, seed), cell)
     return sorted(unique.values(), key=lambda cell: cell.seed)
 
 

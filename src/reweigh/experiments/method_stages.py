@@ -41,13 +41,9 @@ def stages(method: str, config: Config) -> list[MethodStage]:
     """The stages in their order; the last one is the method itself."""
     plan = parse(method)
     main = replace(plan, fine_tune=False)
-    pretrains = METHODS[plan.method].pretrains
-    in_order = [MethodStage(BASELINE, replace(config, method=BASELINE))] if pretrains else []
-    in_order.append(
-        MethodStage(
-            str(main), replace(config, method=str(main)), pretrained=BASELINE if pretrains else ""
-        )
-    )
+    first = BASELINE if METHODS[plan.method].pretrains else ""
+    in_order = [MethodStage(first, replace(config, method=first))] if first else []
+    in_order.append(MethodStage(str(main), replace(config, method=str(main)), pretrained=first))
     if plan.fine_tune:
         tuned = replace(config, method=str(plan))
         last = phases(tuned, pretrained=True)[-1]

@@ -1,7 +1,5 @@
 """The same as `workers.run_tasks`, on the machines of a Ray cluster.
 
-    run_tasks(work, tasks, jobs=..., tick=..., threads=..., address=None)
-
 address: of a running cluster ("auto", "ray://host:10001", "host:6379"); None starts one on this machine
 for as long as it is needed. A task takes `threads` CPUs, and a GPU where the cluster has any. The loss
 of a worker or of a machine costs its tasks one retry; a task lost twice is given up, the others go on.

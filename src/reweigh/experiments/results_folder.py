@@ -32,8 +32,7 @@ class ResultsFolder:
 
     def __init__(self, folder: Path, description: Json) -> None:
         self.folder = writable_folder(folder)
-        description = {**description, "version": __version__}
-        _claim(folder, description)
+        _claim(folder, {**description, "version": __version__})
         (folder / DETAILS).mkdir(exist_ok=True)
         self.work = folder / WORK
         self.work.mkdir(exist_ok=True)

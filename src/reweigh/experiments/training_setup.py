@@ -21,8 +21,6 @@ from ..training import Config
 Value: TypeAlias = str | int | float
 Setting: TypeAlias = Mapping[str, Value]
 
-VARIABLES = ("share", "noise", "rate", "clean")
-
 
 @dataclass(frozen=True)
 class Setup:
@@ -46,12 +44,10 @@ class Setup:
         """The setup for one setting of the experiment's variables."""
         recipe, config = self.recipe, self.config
         for name, value in setting.items():
-            if name == "share":
-                recipe = replace(recipe, share=float(value))
+            if name in ("share", "rate"):
+                recipe = replace(recipe, **{name: float(value)})  # type: ignore[arg-type]
             elif name == "noise":
                 recipe = replace(recipe, corruption=f"{value}_flip")
-            elif name == "rate":
-                recipe = replace(recipe, rate=float(value))
             elif name == "clean":
                 count = int(value)
                 recipe = replace(recipe, clean=count, clean_per_class=0, clean_even=True)
@@ -59,8 +55,12 @@ class Setup:
                 size = min(config.batch.clean_size, count)
                 config = replace(config, batch=replace(config.batch, clean_size=size))
             else:
-                raise unknown("variable", name, VARIABLES)
+                raise unknown("variable", name, ("share", "noise", "rate", "clean"))
         return replace(self, recipe=recipe, config=config)
+
+    def changed(self, **config: Any) -> Setup:
+        """The setup with other fields of its config."""
+        return replace(self, config=replace(self.config, **config))
 
     def seeded(self, seed: int) -> Setup:
         """The setup of one seed: its background class."""
@@ -71,8 +71,7 @@ class Setup:
 
     def described(self) -> dict[str, Any]:
         """Everything that decides the outcome, as JSON; what only decides speed is left out."""
-        text = json.dumps(asdict(self))
-        setup: dict[str, Any] = json.loads(text)
+        setup: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         for name in ("method", "seed", "device", "threads", "trackers", "checkpoint_every", "keep"):
             del setup["config"][name]
         return setup

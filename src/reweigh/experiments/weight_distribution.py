@@ -11,7 +11,7 @@ model is in train mode, as in a step.
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 from ..core import example_scores, per_example, weights_from_scores
@@ -43,7 +43,7 @@ def weigh_unseen(
 
     order = torch.from_numpy(Draws(seed, "weights", "random").permutation(len(held)))
     batches = {
-        "random": [weigh(_rows(held, order[: options.size]))],
+        "random": [weigh(held.take(order[: options.size]))],
         "classes": [
             weigh(_single_class(held, label, options.size, background, rate, seed))
             for label in range(len(task.classes))
@@ -80,7 +80,7 @@ def _single_class(
 ) -> Part:
     members = torch.nonzero(held.truth == label).flatten()
     order = torch.from_numpy(Draws(seed, "weights", label).permutation(len(members)))
-    part = _rows(held, members[order[:size]])
+    part = held.take(members[order[:size]])
     flipped = background_flip(
         part.truth,
         rate=rate,
@@ -89,7 +89,3 @@ def _single_class(
         seed=derive(seed, "weights", label),
     )
     return Part(part.inputs, part.ids, flipped.labels, part.truth)
-
-
-def _rows(part: Part, rows: Tensor) -> Part:
-    return Part(part.inputs, part.ids[rows], part.targets[rows], part.truth[rows])

@@ -12,7 +12,6 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -46,9 +45,13 @@ def run_tasks(
     then do not depend on the number of cores.
     """
     if jobs <= 1 or len(tasks) <= 1:
-        with _limited(threads):
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
             for task in tasks:
                 yield work(task, tick)
+        finally:
+            torch.set_num_threads(before)
         return
     context = multiprocessing.get_context("spawn")  # a forked torch may deadlock
     done, stop = context.Value("q", 0), context.Event()
@@ -76,16 +79,6 @@ def run_tasks(
         with held_interrupts():
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _limited(threads: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 # What a worker process shares with the parent; shared memory can only be given at its start.

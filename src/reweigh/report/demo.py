@@ -23,9 +23,8 @@ LINES = {"uniform": (0, (4, 2)), "reweigh": "solid"}  # told apart without colou
 
 def write_report(folder: Path) -> Path:
     """Write `report.html` from the `results.json` in `folder`; its path."""
-    results = read_results(folder / "results.json")
     page = folder / "report.html"
-    write_whole(page, render(results))
+    write_whole(page, render(read_results(folder / "results.json")))
     return page
 
 
@@ -43,18 +42,16 @@ def read_results(path: Path) -> Json:
         raise DataError(
             f"{path} lacks {', '.join(sorted(lacking))}; expected the results of `reweigh demo`"
         )
-    checked: Json = results
-    return checked
+    return dict(results)
 
 
 def render(results: Json) -> str:
     """The page as text."""
-    lines = {(line["noise"], line["method"]): line for line in results["summary"]}
     suspects = results["suspects"]["examples"]
     drawn = {
         "noises": NOISES,
         "methods": METHODS,
-        "lines": lines,
+        "lines": {(line["noise"], line["method"]): line for line in results["summary"]},
         "curves": {noise: _curves(results, noise) for noise in NOISES},
         "histograms": {noise: _histogram(results, noise) for noise in NOISES},
         "strip": [{**suspect, "picture": _picture(suspect["pixels"])} for suspect in suspects],
@@ -91,9 +88,8 @@ def _histogram(results: Json, noise: str) -> str:
         for side, colour, filled in (("right", OURS, True), ("wrong", PLAIN, False)):
             counts = np.array(used[side])
             edges = np.linspace(0, 1, len(counts) + 1)
-            share = counts / max(counts.sum(), 1)
             axes.stairs(
-                share,
+                counts / max(counts.sum(), 1),
                 edges,
                 fill=filled,
                 color=colour,

@@ -34,8 +34,7 @@ def render(results: Results, shown_tables: list[ResultTable], drawn: list[PaperF
     """The page as text."""
     about = results.about
     seeds = Counter((line["method"], str(line["setting"])) for line in results.lines).values()
-    command = ["reweigh reproduce", about["experiment"], "--scale", about["scale"]]
-    command += ["--as-published"] if about["as_published"] else []
+    published = " --as-published" if about["as_published"] else ""
     return render_page(
         "results.html",
         about=about,
@@ -48,7 +47,7 @@ def render(results: Results, shown_tables: list[ResultTable], drawn: list[PaperF
         sizes=results.details(results.lines[0])["sizes"],
         setup=about["setups"][0],
         settings=results.settings,
-        command=" ".join(command),
+        command=f"reweigh reproduce {about['experiment']} --scale {about['scale']}{published}",
         versions=results.distinct("versions"),
         commits=results.distinct("commit"),
         hours=sum(line["seconds"] for line in results.lines) / 3600,

@@ -68,12 +68,12 @@ SHAPES = {  # of the markers, around (19, 6), for the legend
 }
 
 
+@dataclass
 class Drawing:
     """One small figure: draw on `axes`, then take `svg`."""
 
-    def __init__(self, axes: Axes) -> None:
-        self.axes = axes
-        self.svg = ""
+    axes: Axes
+    svg: str = ""
 
 
 @contextmanager

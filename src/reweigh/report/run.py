@@ -11,14 +11,12 @@ import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..files import write_whole
-from ..runs import RunFile, RunSource, RunSummary, Suspect, TrainedRun, open_run
+from ..results import Json
+from ..runs import RunFile, RunSource, RunSummary, Suspect, open_run
 from .figures import MUTED, OURS, PLAIN, panel
 from .page import render as render_page
-
-Json = dict[str, Any]
 
 SHOWN, CELLS, TEXT = {"images": 24, "text": 12, "table": 12}, 10, 600
 NAMES = {"reweigh": "reweighed", "uniform": "plain", "random": "random weights"}
@@ -36,20 +34,22 @@ def write_report(folder: Path) -> Path:
 def render(folder: Path) -> str:
     """The page as text."""
     run = open_run(folder, needs=RunFile.SUMMARY)
-    summary = run.summary()
+    source, summary = run.source, run.summary()
+    hidden = {source.target, *(column.name for column in summary.left_out)}
+    suspects = run.first_suspects(SHOWN[source.kind])
     weights = {k: v for k, v in summary.class_weights.items() if v is not None}
     return render_page(
         "run.html",
-        source=run.source,
+        source=source,
         summary=summary,
-        title=run.source.data.name,
+        title=source.data.name,
         run=folder.name,
         curves=_curves(summary),
         zeros=_zeros(summary),
-        suspects=_suspects(run, {column.name for column in summary.left_out}),
+        suspects=[_card(source, suspect, hidden) for suspect in suspects],
         weights=sorted(weights.items(), key=lambda pair: pair[1]),
         widest=max([*weights.values(), 1.0]),
-        matrix=_matrix(run.source, summary),
+        matrix=_matrix(source, summary),
     )
 
 
@@ -120,15 +120,6 @@ class SuspectCard:
     more: int = 0
 
 
-def _suspects(run: TrainedRun, unused: set[str]) -> list[SuspectCard]:
-    """The most suspicious rows, ready to be shown; `unused` columns are left out."""
-    source = run.source
-    return [
-        _card(source, suspect, {source.target, *unused})
-        for suspect in run.first_suspects(SHOWN[source.kind])
-    ]
-
-
 def _card(source: RunSource, suspect: Suspect, hidden: set[str]) -> SuspectCard:
     if source.kind == "images":
         return SuspectCard(suspect, picture=_picture(source.data, suspect.example))
@@ -166,6 +157,6 @@ def _picture(data: Path, name: str) -> str | None:
     except Exception:  # Pillow's decoders raise whatever a broken file leads them to
         return None
     stream = io.BytesIO()
-    small.save(stream, format="PNG" if small.width < 64 else "JPEG", quality=80)
     kind = "png" if small.width < 64 else "jpeg"
+    small.save(stream, format=kind, quality=80)
     return f"data:image/{kind};base64," + base64.b64encode(stream.getvalue()).decode()

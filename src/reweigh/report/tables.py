@@ -125,16 +125,13 @@ def _weights(results: Results) -> ResultTable:
         "wrong_zero": "wrong labels with weight zero",
         "right_zero": "right labels with weight zero",
     }
+    rows = [(row["name"], results.of(row["method"])) for row in results.rows]
+    columns = [(name, [line["metrics"] for line in mine]) for name, mine in rows if mine]
     groups = []
     for kind, title in kinds.items():
         lines = []
         for number, name in numbers.items():
-            entries = []
-            for row in results.rows:
-                values = [100 * x["metrics"][f"{kind}_{number}"] for x in results.of(row["method"])]
-                if values:
-                    entries.append(TableEntry(summarise(values)))
-            lines.append(TableLine(name, "", entries))
+            values = [[100 * m[f"{kind}_{number}"] for m in metrics] for _, metrics in columns]
+            lines.append(TableLine(name, "", [TableEntry(summarise(v)) for v in values]))
         groups.append((title, lines))
-    head = [row["name"] for row in results.rows if results.of(row["method"])]
-    return ResultTable("Shares in percent.", head, groups)
+    return ResultTable("Shares in percent.", [name for name, _ in columns], groups)

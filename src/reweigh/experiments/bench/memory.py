@@ -51,8 +51,7 @@ def peak_bytes(step: Callable[[], Any], *, tries: int = 3) -> int:
     """
     peaks: list[int] = []
     for _ in range(tries):
-        mode = Alive()
-        with mode:
+        with Alive() as mode:
             step()
         peaks.append(mode.peak)
     return min(peaks)

@@ -75,8 +75,7 @@ class WithBetty:
     above it. The step is Betty's to take, so the model is a copy; the engine is built once.
     """
 
-    def __init__(self) -> None:
-        self._built: tuple[nn.Module, Any, nn.Parameter] | None = None
+    _built: tuple[nn.Module, Any, nn.Parameter] | None = None
 
     def __call__(self, model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
         """One step of the engine; the weights it was taken with."""

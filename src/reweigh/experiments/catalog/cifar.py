@@ -96,16 +96,13 @@ SMOKE = Setup(
 
 def halfway(setup: Setup) -> Setup:
     """Half of the steps, before the learning rate first falls."""
-    steps = setup.config.steps // 2
-    return replace(setup, config=replace(setup.config, steps=steps, drops=(), early_stop=None))
+    return setup.changed(steps=setup.config.steps // 2, drops=(), early_stop=None)
 
 
 def drawn(setup: Setup) -> Setup:
     """With the evaluations a training curve is made of."""
-    config = setup.config
-    return replace(setup, config=replace(config, evaluate_every=max(1, config.steps // CURVE)))
+    return setup.changed(evaluate_every=max(1, setup.config.steps // CURVE))
 
 
 def _backgrounds(recipe: Recipe) -> tuple[int, ...]:
-    flips = recipe.corruption == "background_flip"
-    return BACKGROUNDS[recipe.dataset] if flips else ()
+    return BACKGROUNDS[recipe.dataset] if recipe.corruption == "background_flip" else ()

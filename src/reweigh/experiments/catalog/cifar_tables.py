@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..experiment import GUARDED, OURS, Block, Experiment, Row, Target
-from ..training_setup import Setting
+from ..training_setup import Setting, Value
 from .cifar import BACKGROUND, NOTES, SMOKE, UNIFORM, full, small
 
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
@@ -19,6 +19,11 @@ REPEATED = (
     OURS.method,
     GUARDED.method,
 )  # of the small scale, where the rest has one seed
+# What labels are flipped to, and the title of the methods with clean images.
+WORDS: dict[Value, tuple[str, str]] = {
+    "uniform": ("any other class", "Using clean images"),
+    "background": ("one background class", "Using 10 clean images per class"),
+}
 Number = tuple[float, float | None]
 
 
@@ -70,22 +75,15 @@ TABLE_2 = (
 )
 
 
-def _table(
-    lines: tuple[PaperLine, ...],
-    dataset: str,
-    setting: Setting,
-    *,
-    paper: str,
-    flips: str,
-    clean_title: str,
-) -> Experiment:
+def _table(number: int, lines: tuple[PaperLine, ...], dataset: str, setting: Setting) -> Experiment:
     name = f"{dataset}-{setting['noise']}"
+    flips, clean_title = WORDS[setting["noise"]]
     rows = (*(line.row for line in lines), GUARDED)
     methods = tuple(row.method for row in rows)
     return Experiment(
         id=name,
         title=f"{DATASETS[dataset]}, 40% of the labels flipped to {flips}",
-        paper=paper,
+        paper=f"Table {number}",
         shows="table",
         rows=rows,
         targets=tuple(Target(line.method, *getattr(line, dataset)) for line in lines),
@@ -104,13 +102,7 @@ def _table(
 
 
 TABLES = tuple(
-    _table(lines, dataset, setting, paper=paper, flips=flips, clean_title=clean_title)
-    for setting, lines, paper, flips, clean_title in (
-        (UNIFORM, TABLE_1, "Table 1", "any other class", "Using clean images"),
-        (
-            BACKGROUND, TABLE_2, "Table 2", "one background class",
-            "Using 10 clean images per class",
-        ),
-    )
+    _table(number, lines, dataset, setting)
+    for number, lines, setting in ((1, TABLE_1, UNIFORM), (2, TABLE_2, BACKGROUND))
     for dataset in DATASETS
-)  # fmt: skip
+)

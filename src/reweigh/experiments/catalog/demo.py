@@ -50,13 +50,11 @@ class DemoSettings:
 
 def demonstration(settings: DemoSettings, *, seeds: int = 3) -> Experiment:
     """The demonstration as an experiment with one scale."""
-    clean = settings.clean_per_class * CLASSES
+    per_class = settings.clean_per_class
+    clean = per_class * CLASSES
     setup = Setup(
         recipe=Recipe(
-            "digits",
-            rate=settings.noise,
-            background=BACKGROUND,
-            clean_per_class=settings.clean_per_class,
+            "digits", rate=settings.noise, background=BACKGROUND, clean_per_class=per_class
         ),
         model=f"64-{settings.hidden}-{settings.hidden}",
         config=Config(
@@ -71,8 +69,7 @@ def demonstration(settings: DemoSettings, *, seeds: int = 3) -> Experiment:
         scaling="standard",
     )
     # A batch larger than the clean set would hold its images twice.
-    batch = replace(setup.config.batch, size=min(settings.batch_size, clean))
-    alone = replace(setup, config=replace(setup.config, batch=batch))
+    alone = setup.changed(batch=replace(setup.config.batch, size=min(settings.batch_size, clean)))
     noises = tuple({"noise": noise} for noise in NOISES)
     return Experiment(
         id="demo",

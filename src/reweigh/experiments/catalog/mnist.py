@@ -40,10 +40,10 @@ FULL = Setup(
     ),
 )
 # The paper's but for steps and seeds: 63 cells of 8,000 steps take many hours on two cores.
-SMALL = replace(FULL, config=replace(FULL.config, steps=2000, evaluate_every=250))
+SMALL = FULL.changed(steps=2000, evaluate_every=250)
 PUBLISHED = replace(FULL, recipe=preset("mnist-imbalance", published_code=True), as_published=True)
 PUBLISHED_PLAIN = replace(PUBLISHED, recipe=replace(PUBLISHED.recipe, clean_in_train=True))
-PUBLISHED_OURS = replace(PUBLISHED, config=replace(FULL.config, steps=4000))
+PUBLISHED_OURS = PUBLISHED.changed(steps=4000)
 SMOKE = Setup(
     recipe=Recipe("digits", keep=(4, 9), majority=9, share=0.9, size=140, clean_per_class=2),
     model="mlp",

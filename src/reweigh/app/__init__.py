@@ -13,9 +13,10 @@ Read in this order:
     preparation      all of these: a task to train on
     networks         which model, how large, how long
     final_outputs    what the final model says of each row
-    comparison       how much better than plain training;  advice  what to know before trusting it
-    summary          the figures of a run;  audit  the ranking of its rows (audit_list, row_files)
-    predict          new rows (prediction_file)
+    advice           what to know before trusting it
+    summary          the figures of a run, and how much better it is than plain training
+    audit            the ranking of its rows (row_files)
+    predict          new rows
 """
 
 from __future__ import annotations
@@ -29,9 +30,8 @@ from .options import flag as flag
 from .options import shown_options as shown_options
 
 if TYPE_CHECKING:
-    from .audit_list import write_audit_list
-    from .predict import Predictor, load
-    from .prediction_file import write_predictions
+    from .predict import Predictor, load, write_predictions
+    from .row_files import write_audit_list
     from .training_run import Signs, run_training, train
 
 __all__ = [
@@ -41,10 +41,9 @@ __all__ = [
 
 # All but the options need torch, which takes seconds to import; `reweigh train --help` does not.
 _HOMES = {
-    "predict": ("Predictor", "load"),
+    "predict": ("Predictor", "load", "write_predictions"),
     "training_run": ("Signs", "run_training", "train"),
-    "audit_list": ("write_audit_list",),
-    "prediction_file": ("write_predictions",),
+    "row_files": ("write_audit_list",),
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, unknown
-from ..tables import label_words, numbers, open_table
+from ..tables import Array, label_words, numbers, open_table
 
 Rows = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -33,10 +33,18 @@ class LabelledRows:
 
 def read_confirmed(paths: Iterable[Path], classes: tuple[str, ...], size: int) -> LabelledRows:
     """`index,label`: rows of the data that somebody looked at; of a row met twice, the last counts."""
+    codes = {name: float(k) for k, name in enumerate(classes)}
     labels: dict[int, float] = {}
     for path in paths:
-        confirmed = _confirmed(path, classes, size)
-        labels.update(zip(confirmed.rows.tolist(), confirmed.labels.tolist(), strict=True))
+        for piece in open_table(path).pieces(["index", "label"]):
+            given = piece.column("label")
+            values = _coded(given, codes, path) if classes else numbers(given)
+            if np.isnan(values).any():
+                raise DataError(
+                    f"{path}: a row has no label; expected index,label of training rows"
+                )
+            rows = _indices(numbers(piece.column("index")), size, path)
+            labels.update(zip(rows.tolist(), values.tolist(), strict=True))
     return LabelledRows(np.array(list(labels), dtype=np.int64), np.array(list(labels.values())))
 
 
@@ -49,28 +57,16 @@ def read_dropped(paths: Iterable[Path], size: int) -> Rows:
     return np.unique(np.concatenate(rows))
 
 
-def _confirmed(path: Path, classes: tuple[str, ...], size: int) -> LabelledRows:
-    places: list[npt.NDArray[np.float64]] = [np.empty(0)]
-    given: list[npt.NDArray[np.float64]] = [np.empty(0)]
-    code = {name: float(k) for k, name in enumerate(classes)}
-    for piece in open_table(path).pieces(["index", "label"]):
-        places.append(numbers(piece.column("index")))
-        if not classes:
-            given.append(numbers(piece.column("label")))
-            continue
-        # An apostrophe that keeps a spreadsheet from running the label is no part of it.
-        names = [
-            name[1:] if name is not None and name not in code and name.startswith("'") else name
-            for name in label_words(piece.column("label")).to_pylist()
-        ]
-        for name in names:
-            if name not in code:
-                raise DataError(f"{path}: {unknown('class', name, classes)}")
-        given.append(np.array([code[name] for name in names]))
-    rows, values = np.concatenate(places), np.concatenate(given)
-    if np.isnan(values).any():
-        raise DataError(f"{path}: a row has no label; expected index,label of training rows")
-    return LabelledRows(_indices(rows, size, path), values)
+def _coded(column: Array, codes: dict[str, float], path: Path) -> Values:
+    """An apostrophe that keeps a spreadsheet from running a label is no part of it."""
+    names = [
+        name[1:] if name is not None and name not in codes and name.startswith("'") else name
+        for name in label_words(column).to_pylist()
+    ]
+    for name in names:
+        if name not in codes:
+            raise DataError(f"{path}: {unknown('class', name, tuple(codes))}")
+    return np.array([codes[name] for name in names])
 
 
 def _indices(rows: Values, size: int, path: Path) -> Rows:

@@ -1,4 +1,4 @@
-"""A trained run as a function: rows in, labels and probabilities out.
+"""A trained run as a function: rows in, labels and probabilities out; or from file to file.
 
 predictor = reweigh.load("run")
 predictor.predict("new.csv")                 # a path, a DataFrame, a list of texts or of images
@@ -35,6 +35,7 @@ from . import encoder_file
 from .final_outputs import outputs
 from .inspection import Encoder
 from .networks import make_model
+from .row_files import is_parquet, write_rows
 
 Outputs = npt.NDArray[np.float64]
 
@@ -104,6 +105,33 @@ def batch_options(described: ModelDescription) -> BatchOptions:
 def load(run: str | Path) -> Predictor:
     """The model of a finished run folder, with its encoder."""
     return Predictor(open_run(Path(run), needs=RunFile.SUMMARY))
+
+
+def write_predictions(run: Path, data: Path, out: Path, *, encoding: str = "utf-8") -> int:
+    """Predict for every row of `data`; how many there were."""
+    is_parquet(out)  # a name that cannot be written is refused before any work
+    return write_rows(out, _predictions(load(run), data, encoding))
+
+
+def _predictions(predictor: Predictor, data: Path, encoding: str) -> Iterator[Piece]:
+    images = isinstance(predictor.encoder, ImageEncoder)
+    source: Any = data if images else open_table(data, encoding=encoding)
+    names = image_paths(data) if images else None
+    first = 0
+    for predicted in predictor.pieces(source):
+        columns: dict[str, Any] = {"index": np.arange(first, first + len(predicted))}
+        if names is not None:
+            columns["file"] = [str(path) for path in names[first : first + len(predicted)]]
+        if predictor.classes:
+            columns["predicted"] = [predictor.classes[c] for c in predicted.argmax(1)]
+            for k, name in enumerate(predictor.classes):
+                columns[f"p_{name}"] = predicted[:, k]
+        else:
+            columns["predicted"] = predicted
+        yield arrow().table(columns)
+        first += len(predicted)
+    if not first:
+        raise DataError(f"{data} has no rows; expected rows to predict for")
 
 
 def image_paths(data: Any) -> Sequence[Path]:

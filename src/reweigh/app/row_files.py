@@ -1,15 +1,17 @@
-"""Rows as a .csv or .parquet file of the user's choice, written piece by piece, whole or not there."""
+"""Rows as a .csv or .parquet file, written piece by piece, whole or not there; a ranking as one."""
 
 from __future__ import annotations
 
 import csv
 import io
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
 from ..errors import DataError
 from ..files import whole_file
+from ..runs import AUDIT_COLUMNS, RunFile, open_run
 from ..tables import Piece, arrow
 from ..text import harmless
 
@@ -30,6 +32,23 @@ def write_rows(out: Path, pieces: Iterable[Piece]) -> int:
     write = _write_parquet if is_parquet(out) else _write_csv
     with whole_file(out) as stream:
         return write(stream, pieces)
+
+
+def write_audit_list(
+    run: Path, out: Path | None, *, head: int = 0
+) -> tuple[Path, int, list[dict[str, Any]]]:
+    """Copy a run's ranking to `out` (RUN/audit.csv); the path, the rows, and the first of them."""
+    audit = open_run(run, needs=RunFile.SUMMARY).path / RunFile.AUDIT
+    out = out or run / RunFile.AUDIT_LIST
+    columns = list(AUDIT_COLUMNS)
+    with arrow("parquet").ParquetFile(audit) as file:
+        if is_parquet(out):
+            with whole_file(out) as stream, audit.open("rb") as copied:
+                shutil.copyfileobj(copied, stream)
+        else:
+            write_rows(out, file.iter_batches(columns=columns))
+        first = next(file.iter_batches(head, columns=columns)).to_pylist() if head > 0 else []
+        return out, file.metadata.num_rows, first
 
 
 def _write_parquet(stream: IO[bytes], pieces: Iterable[Piece]) -> int:

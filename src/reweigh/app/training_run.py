@@ -27,13 +27,12 @@ from ..runs import (
 )
 from ..training import Config, Now, Observer, fit
 from .audit import rank, write_ranking
-from .comparison import METHODS
 from .final_outputs import TestOutputs, TrainOutputs
 from .inspection import Say
 from .networks import choose_config, choose_network, make_model
 from .options import Options, flag
 from .preparation import Prepared, prepare
-from .summary import JudgedRun, summarise
+from .summary import METHODS, JudgedRun, summarise
 
 RELEASE_EVERY = 200  # steps; encoded rows in memory are freed then
 PREPARED = {RunFile.ENCODED, RunFile.PREPROCESS, RunFile.PREPROCESS_ARRAYS}

@@ -7,8 +7,7 @@ Read in this order:
     suspect_selection    which suspects to show: class, suggestion, suspicion, state, search
     review_state         the three together: where to go next, how far the review is
     exports              corrected data, confirmed rows, the list of changes (corrections, delimited)
-    pages                addresses and what they answer (page_content, visible_text, suspect_image,
-                         rendering)
+    pages                addresses and what they answer (page_content, visible_text, suspect_image)
     gate                 who may ask
     serving              loopback, port, browser, Ctrl-C
 """
@@ -18,15 +17,3 @@ from .gate import Keys
 from .pages import application
 from .review_state import ReviewState
 from .serving import ADDRESS, bound, open_browser, serve
-
-__all__ = [
-    "ADDRESS",
-    "Exported",
-    "Keys",
-    "ReviewState",
-    "application",
-    "bound",
-    "export_run",
-    "open_browser",
-    "serve",
-]

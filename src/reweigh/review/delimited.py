@@ -34,8 +34,6 @@ def as_text(stream: IO[bytes] | gzip.GzipFile, encoding: str) -> Iterator[TextIO
 @contextmanager
 def reading(path: Path, encoding: str) -> Iterator[TextIO]:
     """The file's text; unpacked if it is a .gz."""
-    if not path.is_file():
-        raise DataError(f"there is no {path}, which the run was trained on; was it moved?")
     with (
         gzip.open(path) if path.suffix == ".gz" else path.open("rb") as raw,
         as_text(raw, encoding) as stream,

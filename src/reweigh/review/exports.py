@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import DataError
-from ..files import whole_file
+from ..files import whole_file, write_whole
 from ..runs import RunFile, RunSource, TrainedRun
 from ..tables import arrow
 from ..text import harmless
@@ -58,7 +58,7 @@ def export(
         dropped=frozenset(i for i, made in standing.items() if made.action == "drop"),
         safe=str if exact else harmless,
     )
-    corrected = run.path / corrected_name(run)
+    files = corrected, confirmed_list, dropped_list, changes = exported_files(run)
     with whole_file(corrected) as stream:
         met = _correct(run.source, suspects, corrections, stream)
     # Given numbers were rounded on the way through the model; the data have them as they are.
@@ -68,17 +68,12 @@ def export(
         for index, made in standing.items()
         if made.action in ("keep", "relabel")
     }
-    with whole_file(run.path / RunFile.CONFIRMED) as stream:
-        stream.write(_confirmed(confirmed, corrections).encode())
-    with whole_file(run.path / RunFile.DROPPED) as stream:
-        stream.writelines(f"{line}\n".encode() for line in ("index", *sorted(corrections.dropped)))
-    with whole_file(run.path / RunFile.CHANGES) as stream:
-        stream.writelines(line.encode() for line in _changes(corrections))
+    write_whole(confirmed_list, _confirmed(confirmed, corrections))
+    dropped = ("index", *sorted(corrections.dropped))
+    write_whole(dropped_list, "".join(f"{line}\n" for line in dropped))
+    write_whole(changes, "".join(_changes(corrections)))
     return Exported(
-        files=(
-            corrected,
-            *(run.path / name for name in (RunFile.CONFIRMED, RunFile.DROPPED, RunFile.CHANGES)),
-        ),
+        files=files,
         relabelled=len(corrections.labels),
         dropped=len(corrections.dropped),
         confirmed=len(confirmed),
@@ -95,9 +90,11 @@ def export_run(run: TrainedRun, *, exact: bool = False) -> Exported:
     return export(run, Suspects(run.suspects), history.standing(), exact=exact)
 
 
-def corrected_name(run: TrainedRun) -> str:
-    """Parquet stays parquet, with its types; all else becomes text."""
-    return RunFile.CORRECTED_PARQUET if _is_parquet(run.source) else RunFile.CORRECTED_TEXT
+def exported_files(run: TrainedRun) -> tuple[Path, ...]:
+    """Where the four files go. Parquet stays parquet, with its types; all else becomes text."""
+    corrected = RunFile.CORRECTED_PARQUET if _is_parquet(run.source) else RunFile.CORRECTED_TEXT
+    names = (corrected, RunFile.CONFIRMED, RunFile.DROPPED, RunFile.CHANGES)
+    return tuple(run.path / name for name in names)
 
 
 def _is_parquet(source: RunSource) -> bool:
@@ -116,9 +113,8 @@ def _correct(
     source: RunSource, suspects: Suspects, corrections: Corrections, out: IO[bytes]
 ) -> Corrected:
     if source.kind == "images":
-        return correct_listing(
-            source, corrections, out, paths=_paths(suspects, corrections.changed)
-        )
+        paths = _paths(suspects, corrections.changed)
+        return correct_listing(source, corrections, out, paths=paths)
     return (correct_parquet if _is_parquet(source) else correct_delimited)(source, corrections, out)
 
 
@@ -137,14 +133,14 @@ def _paths(suspects: Suspects, changed: list[int]) -> dict[str, int]:
 
 def _given(run: TrainedRun, suspects: Suspects, standing: Mapping[int, Decision]) -> dict[int, str]:
     """The given label of every row decided on, in the order of the rows."""
-    given: dict[int, str] = {}
-    for index in standing:
-        position = suspects.position(index)
-        if position is not None:
-            given[index] = suspects.given.name(position) or ""
+    given = {
+        index: suspects.given.name(position) or ""
+        for index in standing
+        if (position := suspects.position(index)) is not None
+    }
     lacking = set(standing) - set(given)
     if lacking:  # suspects of an earlier audit
-        with arrow("parquet").ParquetFile(run.audit) as file:
+        with arrow("parquet").ParquetFile(run.path / RunFile.AUDIT) as file:
             for batch in file.iter_batches(columns=["index", "given_label"]):
                 for index, label in zip(*(column.to_pylist() for column in batch), strict=True):
                     if index in lacking:

@@ -17,7 +17,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .rendering import render
+from .visible_text import render
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 LARGEST_BODY = 64 << 10

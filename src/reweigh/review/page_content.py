@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import DataError
-from ..runs import Suspect
+from ..runs import Json, Suspect
 from . import suspect_image, visible_text
 from .decisions import Decision
 from .review_state import ReviewState, WalkPlace
-from .suspect_selection import SuspectSelection
+from .suspect_selection import STATES, SuspectSelection
 
 FEW = 10  # classes: each gets a number key
 MOST_OPTIONS = 2_000
 SMALL = 160  # pixels; smaller images are enlarged with their pixels kept sharp
-STATES = {"keep": "Kept", "relabel": "Relabelled", "drop": "Dropped", "skip": "Skipped"}
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ import math
 import threading
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
-from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -27,15 +26,15 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from ..errors import ReweighError, SettingError
-from ..runs import RunFile
+from ..runs import Json
 from . import page_content, suspect_image, visible_text
 from .decisions import Decision
-from .exports import corrected_name, export
+from .exports import export, exported_files
 from .gate import Gate, Keys
 from .page_content import in_words
-from .rendering import render
 from .review_state import ReviewState
 from .suspect_selection import SHOW, SuspectSelection
+from .visible_text import render
 
 STATIC = {
     "review.css": "text/css",
@@ -44,7 +43,6 @@ STATIC = {
     "entrance.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
-Json = dict[str, Any]
 
 
 def application(review: ReviewState, keys: Keys) -> Gate:
@@ -125,11 +123,7 @@ class Pages:
 
     def file(self, request: Request) -> Response:
         """An exported file, to save."""
-        run = self._review.run
-        names = {
-            name: run.path / name
-            for name in (corrected_name(run), RunFile.CONFIRMED, RunFile.DROPPED, RunFile.CHANGES)
-        }
+        names = {path.name: path for path in exported_files(self._review.run)}
         path = names.get(request.path_params["name"])
         if path is None or not path.is_file():
             raise HTTPException(404)

@@ -13,14 +13,8 @@ from .decisions import ACTIONS
 from .suspects import NONE, Flags, Suspects
 
 OPEN = "open"
-SHOW = {
-    OPEN: "To do",
-    "all": "All",
-    "keep": "Kept",
-    "relabel": "Relabelled",
-    "drop": "Dropped",
-    "skip": "Skipped",
-}
+STATES = {"keep": "Kept", "relabel": "Relabelled", "drop": "Dropped", "skip": "Skipped"}
+SHOW = {OPEN: "To do", "all": "All", **STATES}
 LONGEST_SEARCH = 200
 
 

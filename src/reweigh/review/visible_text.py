@@ -1,6 +1,6 @@
-"""Labels, cells and texts made fit to be shown: of bounded length, with nothing invisible in them.
+"""The page's templates, and what they show: of bounded length, with nothing invisible in it.
 
-The templates escape every value. This module deals with what escaping leaves: characters that change the
+The templates escape every value. The filters here deal with what escaping leaves: characters that change the
 direction of the text after them, or show nothing at all, are shown as their code points. A very long
 text is cut, and its length is said. Right-to-left text stays as it is; the page isolates it from the
 text around it.
@@ -11,8 +11,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ..templates import environment
 
 LONGEST_LABEL = 200
+LONGEST_WHY = 500
 LONGEST_CELL = 1_000
 LONGEST_TEXT = 20_000
 MOST_CELLS = 200
@@ -80,3 +85,20 @@ def percent(share: float) -> str:
     if 0 < share < 0.01:
         return "<1%"
     return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
+
+
+def render(name: str, /, **values: Any) -> str:
+    """The template `name` with `values` filled in."""
+    page: str = _environment().get_template(name).render(values)
+    return page
+
+
+@lru_cache(1)
+def _environment() -> Any:
+    return environment(
+        "reweigh.review",
+        label=label,
+        sentence=lambda text: shortened(text, LONGEST_WHY).text,
+        percent=percent,
+        count=lambda number: f"{number:,}",
+    )

@@ -7,49 +7,11 @@ Read in this order:
     reading        folders opened and checked; the one check of the version
 """
 
+# isort: off
 from .file_names import FINAL, RunFile
 from .json_values import Json, as_json, differences, of_json
 from .reading import TrainedRun, open_run, open_suspects, read, versioned, write
 from .schema import (
-    AUDIT_COLUMNS,
-    SUSPECT_COLUMNS,
-    Advice,
-    EncoderState,
-    LabelPair,
-    MethodComparison,
-    ModelDescription,
-    Network,
-    RunSource,
-    RunSummary,
-    Suspect,
-    TrainingPlan,
-    UnusedColumn,
-)
-
-__all__ = [
-    "AUDIT_COLUMNS",
-    "FINAL",
-    "SUSPECT_COLUMNS",
-    "Advice",
-    "EncoderState",
-    "Json",
-    "LabelPair",
-    "MethodComparison",
-    "ModelDescription",
-    "Network",
-    "RunFile",
-    "RunSource",
-    "RunSummary",
-    "Suspect",
-    "TrainedRun",
-    "TrainingPlan",
-    "UnusedColumn",
-    "as_json",
-    "differences",
-    "of_json",
-    "open_run",
-    "open_suspects",
-    "read",
-    "versioned",
-    "write",
-]  # fmt: skip
+    AUDIT_COLUMNS, SUSPECT_COLUMNS, Advice, EncoderState, LabelPair, MethodComparison,
+    ModelDescription, Network, RunSource, RunSummary, Suspect, TrainingPlan, UnusedColumn,
+)  # fmt: skip

@@ -32,11 +32,6 @@ class TrainedRun:
         return self.path / RunFile.SUSPECTS
 
     @property
-    def audit(self) -> Path:
-        """Every training row, ranked."""
-        return self.path / RunFile.AUDIT
-
-    @property
     def decisions(self) -> Path:
         """What people decided, in the order they did."""
         return self.path / RunFile.DECISIONS

@@ -16,12 +16,11 @@ from itertools import pairwise
 import torch
 
 from reweigh.audit import Ledger
-from reweigh.data import BatchOptions, PairedBatches, Part, Task
-from reweigh.methods import View, make
+from reweigh.data import BatchOptions, PairedBatches, Part, Task, in_order
+from reweigh.methods import Problem, View, make
 from reweigh.models import build
 from reweigh.training import Config, Optimizer, fit
 from reweigh.training.criteria import binary_cross_entropy
-from reweigh.training.problem_builder import build_problem
 
 BATCH = BatchOptions(size=100, clean_size=10)
 RATE = 1e-3
@@ -43,9 +42,9 @@ def images(train: int = 5000, clean: int = 10, test: int = 2000) -> Task:
 
 
 def bare(task: Task, method: str, steps: int, stamp: Callable[[], None]) -> None:
-    problem = build_problem(
-        task, binary_cross_entropy, options=BATCH, steps=steps, seed=0, device=torch.device("cpu")
-    )
+    clean = next(iter(in_order(task.clean, size=len(task.clean), options=BATCH)))
+    labels = (task.train.targets, task.clean.targets)
+    problem = Problem(binary_cross_entropy, 2, *labels, clean, steps)
     weigher, model = make(method, problem), build("lenet", classes=2)
     sgd = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9)
     pairs = PairedBatches(task.train, task.clean, seed=0, options=BATCH)

@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from reweigh.methods import make
-from reweigh.methods.mentor import Mentor, remembered
-from reweigh.methods.mentor_examples import labelled_twice, losses_of_both
+from reweigh.methods.mentor import Mentor, labelled_twice, losses_of_both, remembered
 from support.method_cases import CLASSES, SIZE, M, N, Run, problem
 
 

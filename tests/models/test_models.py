@@ -8,7 +8,7 @@ from torch import nn
 
 from reweigh import models
 from reweigh.errors import SettingError, UnknownNameError
-from reweigh.models import lenet, norm, resnet, shortcut, wide_resnet
+from reweigh.models import lenet, residual_parts, resnet, wide_resnet
 
 COUNTS = {
     # He et al. (2016), table 6: 0.27, 0.46, 0.85 M; Zagoruyko and Komodakis: 2.7, 36.5 M.
@@ -189,7 +189,7 @@ def parameters_without_scales() -> int:
 
 
 def test_a_norm_without_scale_still_normalises():
-    layer = norm.Norm(scale=False)(4)
+    layer = residual_parts.Norm(scale=False)(4)
     x = torch.randn(64, 4, 5, 5) * 3 + 2
     assert torch.allclose(layer(x), nn.BatchNorm2d(4)(x), atol=1e-6)
     assert [n for n, _ in layer.named_parameters()] == ["bias"]
@@ -198,13 +198,13 @@ def test_a_norm_without_scale_still_normalises():
 
 def test_shortcuts_keep_the_input():
     x = torch.randn(2, 4, 6, 6)
-    pad = shortcut.shortcut("pad", 4, 8, 2)(x)
+    pad = residual_parts.shortcut("pad", 4, 8, 2)(x)
     assert torch.equal(pad[:, 2:6], x[:, :, ::2, ::2])
     assert not pad[:, :2].any()
-    mean = shortcut.shortcut("average_pool", 4, 8, 2)(x)
+    mean = residual_parts.shortcut("average_pool", 4, 8, 2)(x)
     assert torch.allclose(mean[:, 2:6], nn.functional.avg_pool2d(x, 2))
-    assert shortcut.shortcut("projection", 4, 8, 2)(x).shape == (2, 8, 3, 3)
-    assert isinstance(shortcut.shortcut("pad", 4, 4, 1), nn.Identity)
+    assert residual_parts.shortcut("projection", 4, 8, 2)(x).shape == (2, 8, 3, 3)
+    assert isinstance(residual_parts.shortcut("pad", 4, 4, 1), nn.Identity)
 
 
 def test_dropout_is_only_on_in_training():

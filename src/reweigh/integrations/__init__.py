@@ -8,6 +8,6 @@ Import the one you need: `from reweigh.integrations.sklearn import ReweighClassi
 import of all of them here, because each needs a library that may not be installed.
 
 Read in this order: `lightning`, `transformers` (with `sequence_loss`), `sklearn` (with `estimator`,
-`skorch_net`, `default_network`). `numbered` gives examples their number for the ledger; `clean_draws`
-says which clean rows a step uses.
+`skorch_net`). `numbered` gives examples their number for the ledger; `clean_draws` says which clean
+rows a step uses.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from torch import Tensor, nn
 from ..clean_set import pseudo_clean
 from ..errors import ReweighWarning
 from ..optional import missing_framework
-from .default_network import make_network
 
 try:
     from sklearn.base import BaseEstimator
@@ -30,6 +30,26 @@ NO_CLEAN_SET = (
     "errors with a pattern stay invisible to them. Pass X_clean and y_clean, rows checked by a "
     "person: reweigh.suggest_clean says which to check"
 )
+
+
+class Standardize(nn.Module):
+    """(x - mean) / deviation per column, both of the training rows; a constant column becomes 0."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, rows: Tensor) -> None:
+        super().__init__()
+        wide = rows.double()
+        deviation = wide.std(0, correction=0)
+        self.register_buffer("mean", wide.mean(0).float())
+        self.register_buffer(
+            "deviation", torch.where(deviation > 0, deviation, torch.ones_like(deviation)).float()
+        )
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Standardise [n, ...]."""
+        return (rows - self.mean) / self.deviation
 
 
 class ReweighedEstimator(BaseEstimator):  # type: ignore[misc]
@@ -83,10 +103,7 @@ class ReweighedEstimator(BaseEstimator):  # type: ignore[misc]
             clean = (inputs[rows], targets[rows])
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            network = make_network(
-                self.module, inputs, outputs=outputs, hidden=self.hidden_sizes,
-                standardize=self.standardize,
-            )  # fmt: skip
+            network = self._network(inputs, outputs)
             options = {
                 "optimizer": torch.optim.SGD, "optimizer__momentum": 0.9, "verbose": 0,
                 "train_split": None, **(self.net_options or {}),
@@ -108,6 +125,17 @@ class ReweighedEstimator(BaseEstimator):  # type: ignore[misc]
         self.ledger_ = self.net_.ledger_
         table = self.ledger_.table()
         self.sample_weight_, self.suspicion_ = table["mean_weight"], table["zero_share"]
+
+    def _network(self, rows: Tensor, outputs: int) -> nn.Module:
+        """The user's network for such rows, or the default one; standardised inputs if asked for."""
+        network = (self.module or self._perceptron)(rows[0].numel(), outputs)
+        return nn.Sequential(Standardize(rows), network) if self.standardize else network
+
+    def _perceptron(self, inputs: int, outputs: int) -> nn.Module:
+        layers: list[nn.Module] = [nn.Flatten()]
+        for size, following in pairwise([inputs, *self.hidden_sizes, outputs]):
+            layers += [nn.Linear(size, following), nn.ReLU()]
+        return nn.Sequential(*layers[:-1])
 
     def _stand_in(self, X: Any, groups: Any, seed: int) -> Tensor:
         with warnings.catch_warnings():

@@ -33,6 +33,7 @@ except ImportError as error:
 __all__ = ["Numbered", "ReweighMixin"]
 
 STATE = "reweigh"  # the key in a checkpoint
+LOGGED = ("clean_loss", "effective_sample_size", "zero_share")
 
 
 class ReweighMixin:
@@ -80,15 +81,8 @@ class ReweighMixin:
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """The weighted loss of the batch."""
         step = self.weigh(batch)
-        log = self.log_dict  # type: ignore[attr-defined]
-        log(
-            {
-                "clean_loss": step.clean_loss,
-                "effective_sample_size": step.effective_sample_size,
-                "zero_share": step.zero_share,
-            },
-            batch_size=len(step.weights),
-        )
+        values = {name: getattr(step, name) for name in LOGGED}
+        self.log_dict(values, batch_size=len(step.weights))  # type: ignore[attr-defined]
         return step.loss
 
     def on_train_start(self) -> None:

@@ -35,18 +35,12 @@ class Numbered(Dataset[Any]):
     def __len__(self) -> int:
         return len(self.items)
 
-    def __getitem__(self, number: int) -> NumberedItem:
+    def __getitem__(self, number: int) -> Any:
         return NumberedItem(self.items[number], number)
 
 
-class NumberedDicts(Dataset[Any]):
+class NumberedDicts(Numbered):
     """A data set of dicts; each gets its position under one more key."""
-
-    def __init__(self, items: Any) -> None:
-        self.items = items
-
-    def __len__(self) -> int:
-        return len(self.items)
 
     def __getitem__(self, number: int) -> dict[str, Any]:
         return {**self.items[number], NUMBER: int(number)}

@@ -8,8 +8,7 @@ Read in this order:
     plan            a method and its schedule as one word, such as `uniform+es+ft`
 
 Shared by several methods: `requirements` (what a problem must have), `method_state` (what a method
-keeps between steps), `probabilities`, `transitions`, `percentile`, `seeding`. `mentor` and
-`mentor_examples` belong to `mentornet`.
+keeps between steps), `probabilities`. `mentor` belongs to `mentornet`.
 """
 
 from .contract import (

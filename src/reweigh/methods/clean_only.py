@@ -5,14 +5,9 @@ weight_i = 1 / n      over batches of the clean set
 
 from __future__ import annotations
 
-from .contract import Method, Problem, Sampling, evenly, plain_losses, weighed_by
+from .contract import Method, Problem, Sampling, evenly, plain_method
 
 
 def clean_only(problem: Problem) -> Method:
     """Plain training on the clean set; the train part is not used."""
-    return Method(
-        "clean_only",
-        losses=plain_losses(problem),
-        weigh=weighed_by(evenly),
-        sample=Sampling(source="clean"),
-    )
+    return plain_method(problem, "clean_only", evenly, sample=Sampling(source="clean"))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,8 @@ from ..rng import hashed_seed
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 """`criterion(outputs, targets) -> Tensor[n]`, one value per example."""
+
+Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,12 @@ class Problem:
     def generator(self, purpose: str, step: int = 0) -> torch.Generator:
         """A generator whose numbers depend only on the seed, the purpose and the step."""
         return torch.Generator().manual_seed(hashed_seed(self.seed, purpose, step))
+
+    def network(self, purpose: str, build: Callable[[], Network]) -> Network:
+        """`build()` under a seed for this purpose, on the method's device; torch's generator is restored."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(hashed_seed(self.seed, purpose, 0))
+            return build().to(self.train_labels.device)
 
 
 @dataclass(frozen=True)
@@ -149,6 +157,13 @@ def plain_losses(problem: Problem) -> Loss:
     return losses
 
 
+def plain_method(
+    problem: Problem, name: str, weights: Callable[[View, Tensor], Tensor], **hooks: Any
+) -> Method:
+    """A method with the plain losses, whose weights follow a rule (`weighed_by`)."""
+    return Method(name, losses=plain_losses(problem), weigh=weighed_by(weights), **hooks)
+
+
 def weighed_by(weights: Callable[[View, Tensor], Tensor]) -> Weigh:
     """A `weigh` hook from a rule that takes the detached losses [n] and returns weights [n].
 
@@ -156,22 +171,17 @@ def weighed_by(weights: Callable[[View, Tensor], Tensor]) -> Weigh:
     """
 
     def weigh(view: View, loss: Loss) -> Weighed:
-        losses = loss(view.model, view.train)
-        w = _over_the_batch(weights, view, losses.detach()).to(losses)
+        losses, group = loss(view.model, view.train), group_of(view.model)
+        if group.size == 1 or weights is evenly:  # equal weights do not depend on other processes
+            w = weights(view, losses.detach())
+        else:
+            all_losses, own = group.joined(losses.detach())
+            ids, _ = group.joined(view.ids.to(losses.device))
+            w = weights(replace(view, ids=ids), all_losses)[own] * group.size
+        w = w.to(losses)
         return Weighed(loss=(w * losses).sum(), weights=w, losses=losses.detach())
 
     return weigh
-
-
-def _over_the_batch(
-    weights: Callable[[View, Tensor], Tensor], view: View, losses: Tensor
-) -> Tensor:
-    group = group_of(view.model)
-    if group.size == 1 or weights is evenly:  # equal weights do not depend on the other processes
-        return weights(view, losses)
-    all_losses, own = group.joined(losses)
-    ids, _ = group.joined(view.ids.to(losses.device))
-    return weights(replace(view, ids=ids), all_losses)[own] * group.size
 
 
 def evenly(view: View, losses: Tensor) -> Tensor:

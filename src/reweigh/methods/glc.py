@@ -22,9 +22,8 @@ from ..core import Batch, Loss, evaluating
 from ..errors import SettingError
 from .contract import Method, Problem, View, Weighed
 from .method_state import MethodState
-from .probabilities import log_probabilities, losses_from, of_label
+from .probabilities import log_probabilities, losses_from, of_label, through
 from .requirements import require
-from .transitions import through
 
 LEAST = 1e-12  # smallest transition, so that the logarithm is finite
 
@@ -35,7 +34,7 @@ def glc(problem: Problem, *, clean_share: float | None = None) -> Method:
     share = m / (n + m) if clean_share is None else clean_share
     if not 0 <= share < 1:
         raise SettingError(f"clean_share is {share}; expected from 0 up to, not including, 1")
-    pretrained = require(problem.pretrained, "pretrained", "glc")
+    pretrained = require(problem, "pretrained", "glc")
     state = MethodState(transitions=measured(pretrained, problem.clean, classes=problem.classes))
     plain = losses_from(problem, lambda log_p, labels: -of_label(log_p, labels))
 

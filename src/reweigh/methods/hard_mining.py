@@ -15,7 +15,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..core import weights_from_scores
-from .contract import Method, Problem, View, plain_losses, weighed_by
+from .contract import Method, Problem, View, plain_method
 
 
 def hard_mining(problem: Problem) -> Method:
@@ -31,4 +31,4 @@ def hard_mining(problem: Problem) -> Method:
         kept[candidates[losses[candidates].topk(places).indices]] = True
         return weights_from_scores(kept.to(losses))
 
-    return Method("hard_mining", losses=plain_losses(problem), weigh=weighed_by(weights))
+    return plain_method(problem, "hard_mining", weights)

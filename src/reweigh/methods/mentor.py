@@ -5,12 +5,18 @@ history       last states of a bidirectional LSTM over the visits, oldest first 
 label         an embedding of the label as given                                   2
 progress      an embedding of the percentage of training done                      5
 v             sigmoid(linear(tanh(linear(all of these))))                          in (0, 1)
+learns from   clean examples with their right label, and again with a wrong one
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
+
+from ..core import ModelView, batch_size, rows
+from .contract import Problem
 
 STATES, LABEL, PROGRESS, HIDDEN = 10, 2, 5, 20
 LEVELS = 100  # one embedding per percent of progress
@@ -45,3 +51,30 @@ def remembered(history: Tensor, visit: Tensor) -> Tensor:
     visit = visit.unsqueeze(1)
     shifted = torch.cat([history[:, 1:], visit], dim=1)
     return torch.where(history.isnan(), visit, shifted)
+
+
+def labelled_twice(problem: Problem) -> Tensor:
+    """[2, M] the clean targets, and below them wrong ones, in the dtype that the criterion takes."""
+    _, targets = problem.clean
+    away = torch.randint(
+        1, problem.classes, targets.shape, generator=problem.generator("mentor labels")
+    )
+    wrong = (targets.long() + away.to(targets.device)) % problem.classes
+    return torch.stack([targets, wrong.to(targets.dtype)])
+
+
+def losses_of_both(problem: Problem, model: nn.Module, targets: Tensor, *, size: int) -> Tensor:
+    """[2 M] the losses of the clean set under the right, then under the wrong `targets` [2, M].
+
+    Computed in pieces of at most `size` examples. The model and the generators stay as they were.
+    """
+    inputs, _ = problem.clean
+    m = batch_size(inputs, which="clean")
+    pieces = -(-m // size)  # of nearly equal size: batch norm fails on a batch of one
+    edges = [m * i // pieces for i in range(pieces + 1)]
+    losses = []
+    with torch.no_grad(), ModelView(model).isolated(own_stream=True):
+        for start, stop in pairwise(edges):
+            outputs = model(rows(inputs, start, stop))
+            losses.append([problem.criterion(outputs, y[start:stop]) for y in targets])
+    return torch.cat([torch.cat(parts) for parts in zip(*losses, strict=True)]).float()

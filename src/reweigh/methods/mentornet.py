@@ -28,11 +28,8 @@ from torch.nn import functional
 from ..core import Loss
 from ..errors import SettingError
 from .contract import Method, Problem, Stateful, View, Weighed, plain_losses
-from .mentor import Mentor, remembered
-from .mentor_examples import labelled_twice, losses_of_both
-from .method_state import MethodState
-from .percentile import check_shares, moving_percentile, update_percentile
-from .seeding import seeded
+from .mentor import Mentor, labelled_twice, losses_of_both, remembered
+from .method_state import MethodState, MovingPercentile
 
 
 def mentornet(
@@ -46,13 +43,12 @@ def mentornet(
     learning_rate: float = 0.01,
 ) -> Method:
     """Weights from a mentor that reads each example's loss history."""
-    check_shares(percentile, decay, burn_in)
+    device = problem.train_labels.device
+    moving = MovingPercentile(device, percentile=percentile, decay=decay, burn_in=burn_in)
     if window < 1:
         raise SettingError(f"window is {window}; expected one visit at least")
-    device = problem.train_labels.device
-    mentor = seeded(lambda: Mentor(problem.classes), problem.generator("mentor")).to(device)
+    mentor = problem.network("mentor", lambda: Mentor(problem.classes))
     adam = torch.optim.Adam(mentor.parameters(), lr=learning_rate)
-    threshold = moving_percentile(device)
     targets = labelled_twice(problem)
     clean_labels = targets.flatten().long().to(device)
     history = MethodState(
@@ -69,10 +65,11 @@ def mentornet(
         known = losses_of_both(problem, view.model, targets, size=n).to(device) if due else None
         losses = loss(view.model, view.train)
         seen = losses.detach().float().to(device)
-        level = update_percentile(threshold, seen, percentile=percentile, decay=decay)
+        level = moving.update(seen)
         if known is not None:
             history["clean"] = remembered(history["clean"], visit(known, level))
-            study(mentor, adam, history["clean"], clean_labels, progress, rounds=rounds)
+            for _ in range(rounds):
+                study(mentor, adam, history["clean"], clean_labels, progress)
         history["train"][ids] = remembered(history["train"][ids], visit(seen, level))
         with torch.no_grad():
             v = mentor(history["train"][ids], problem.given(ids), progress).sigmoid()
@@ -81,32 +78,21 @@ def mentornet(
         weights = v.to(losses) / n
         return Weighed((weights * losses).sum(), weights, losses.detach())
 
-    state: dict[str, Stateful] = {
-        "mentor": mentor,
-        "adam": adam,
-        "percentile": threshold,
-        "history": history,
-    }
+    state: dict[str, Stateful] = {"mentor": mentor, "adam": adam, "percentile": moving}
+    state["history"] = history
     return Method("mentornet", losses=plain_losses(problem), weigh=weigh, state=state)
 
 
 def study(
-    mentor: Mentor,
-    adam: torch.optim.Adam,
-    history: Tensor,
-    labels: Tensor,
-    progress: float,
-    *,
-    rounds: int,
+    mentor: Mentor, adam: torch.optim.Adam, history: Tensor, labels: Tensor, progress: float
 ) -> None:
-    """Train the mentor on histories and labels whose first half is right and second half wrong."""
+    """One step on histories and labels whose first half is right and whose second half is wrong."""
     right = (torch.arange(len(labels), device=labels.device) < len(labels) // 2).float()
+    adam.zero_grad()
     with torch.enable_grad():
-        for _ in range(rounds):
-            adam.zero_grad()
-            v = mentor(history, labels, progress)
-            functional.binary_cross_entropy_with_logits(v, right).backward()
-            adam.step()
+        v = mentor(history, labels, progress)
+        functional.binary_cross_entropy_with_logits(v, right).backward()
+    adam.step()
 
 
 def visit(losses: Tensor, level: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """MentorNet's predefined curriculum: train on examples with losses under a moving threshold.
 
-    lambda     moving average of the 70th percentile of the batches' losses (percentile.py)
+    lambda     moving average of the 70th percentile of the batches' losses (method_state.py)
     v_i        1 if f_i <= lambda, else max(0, 1 - (f_i - lambda) / slack)
     weight_i   v_i / n;   1/n during the first fifth of the run (burn-in)
 
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from ..errors import SettingError
-from .contract import Method, Problem, View, plain_losses, weighed_by
-from .percentile import check_shares, moving_percentile, update_percentile
+from .contract import Method, Problem, View, plain_method
+from .method_state import MovingPercentile
 
 
 def mentornet_predefined(
@@ -27,15 +27,13 @@ def mentornet_predefined(
     burn_in: float = 0.2,
 ) -> Method:
     """Train on the examples whose loss is at most a moving percentile of the losses."""
-    check_shares(percentile, decay, burn_in)
+    device = problem.train_labels.device
+    moving = MovingPercentile(device, percentile=percentile, decay=decay, burn_in=burn_in)
     if slack < 0:
         raise SettingError(f"slack is {slack}; expected 0 or more, in units of the loss")
-    state = moving_percentile(problem.train_labels.device)
 
     def weights(view: View, losses: Tensor) -> Tensor:
-        over = losses - update_percentile(state, losses, percentile=percentile, decay=decay).to(
-            losses
-        )
+        over = losses - moving.update(losses).to(losses)
         if view.step < burn_in * problem.steps:
             v = torch.ones_like(losses)
         elif slack == 0:
@@ -44,9 +42,4 @@ def mentornet_predefined(
             v = (1 - over / slack).clamp(0, 1)
         return v / len(losses)
 
-    return Method(
-        "mentornet_predefined",
-        losses=plain_losses(problem),
-        weigh=weighed_by(weights),
-        state={"percentile": state},
-    )
+    return plain_method(problem, "mentornet_predefined", weights, state={"percentile": moving})

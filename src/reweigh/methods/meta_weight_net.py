@@ -23,21 +23,15 @@ from torch.func import functional_call
 from ..core import Batch, Loss, ModelView, differentiable_kernels, eager, evaluate, trainable
 from ..errors import SettingError
 from .contract import Method, Problem, Stateful, View, Weighed, plain_losses
-from .seeding import seeded
 
 
 def meta_weight_net(
-    problem: Problem,
-    *,
-    hidden: int = 100,
-    learning_rate: float = 1e-3,
-    weight_decay: float = 1e-4,
+    problem: Problem, *, hidden: int = 100, learning_rate: float = 1e-3, weight_decay: float = 1e-4
 ) -> Method:
     """Weights from a small network that maps a loss to a weight, trained on the clean batches."""
     if hidden < 1:
         raise SettingError(f"hidden is {hidden}; expected one unit at least")
-    network = seeded(lambda: weight_network(hidden), problem.generator("weight network"))
-    network.to(problem.train_labels.device)
+    network = problem.network("weight network", lambda: weight_network(hidden))
     adam = torch.optim.Adam(network.parameters(), lr=learning_rate, weight_decay=weight_decay)
 
     def weigh(view: View, loss: Loss) -> Weighed:
@@ -118,8 +112,6 @@ def evaluate_at(
     replaced = {f"model.{name}": t for name, t in {**buffers, **parameters}.items()}
     devices = {p.device for p in parameters.values() if p.device.type == "cuda"}
     with torch.random.fork_rng(devices=list(devices)):
-        torch.manual_seed(
-            int(torch.randint(2**62, ()))
-        )  # other dropout masks than the next train batch
+        torch.manual_seed(int(torch.randint(2**62, ())))  # not the dropout of the next train batch
         losses: Tensor = functional_call(_Called(model, loss), replaced, (batch,))
         return losses

@@ -1,9 +1,16 @@
-"""What a method keeps between steps: named tensors of fixed shape."""
+"""What a method keeps between steps: named tensors of fixed shape.
+
+One of them is a moving percentile of the losses, a threshold above which a loss is large at this point
+of training:
+
+    lambda <- decay * lambda + (1 - decay) * quantile_p(losses of the batch);   lambda_0 = quantile_p
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from ..errors import SettingError
@@ -43,3 +50,22 @@ class MethodState:
             )
         for name, value in state.items():
             self[name] = value
+
+
+class MovingPercentile(MethodState):
+    """Keeps lambda, NaN until the first update. Raises unless all options are shares."""
+
+    def __init__(self, device: torch.device, *, percentile: float, decay: float, burn_in: float):
+        shares = {"percentile": percentile, "decay": decay, "burn_in": burn_in}
+        for name, value in shares.items():
+            if not 0 <= value <= 1:
+                raise SettingError(f"{name} is {value}; expected a share, 0 to 1")
+        super().__init__(threshold=torch.full((), torch.nan, device=device))
+        self._percentile, self._decay = percentile, decay
+
+    def update(self, losses: Tensor) -> Tensor:
+        """Update lambda with a batch of losses [n], and return it, a scalar."""
+        before, decay = self["threshold"], self._decay
+        now = losses.float().quantile(self._percentile).to(before.device)
+        self["threshold"] = torch.where(before.isnan(), now, decay * before + (1 - decay) * now)
+        return self["threshold"].clone()

@@ -1,7 +1,9 @@
 """Class probabilities from either form of output, for losses that are defined through them.
 
-logits [n, classes]            log p_c = z_c - log sum_k exp z_k
-one logit [n] or [n, 1]        log p_1 = log sigmoid(z),   log p_0 = log sigmoid(-z)
+    logits [n, classes]            log p_c = z_c - log sum_k exp z_k
+    one logit [n] or [n, 1]        log p_1 = log sigmoid(z),   log p_0 = log sigmoid(-z)
+
+Label transitions: T_ij = p(label j | class i); every row sums to one.
 """
 
 from __future__ import annotations
@@ -50,3 +52,24 @@ def losses_from(problem: Problem, rule: Callable[[Tensor, Tensor], Tensor]) -> L
         return rule(log_p, targets.flatten().long())
 
     return losses
+
+
+def near_identity(classes: int, noise: float) -> Tensor:
+    """T [classes, classes]: 1 - noise on the diagonal, the rest of each row equal.
+
+    >>> near_identity(3, 0.5)
+    tensor([[0.5000, 0.2500, 0.2500],
+            [0.2500, 0.5000, 0.2500],
+            [0.2500, 0.2500, 0.5000]])
+    """
+    off = noise / (classes - 1)
+    return torch.full((classes, classes), off).fill_diagonal_(1 - noise)
+
+
+def through(log_p: Tensor, log_transitions: Tensor) -> Tensor:
+    """log sum_i p_i T_ij, [n, classes], from log p [n, classes] and log T.
+
+    Computed in logarithms, so that there is a gradient even if p underflows. This takes memory for
+    n * classes^2 numbers.
+    """
+    return (log_p.unsqueeze(2) + log_transitions).logsumexp(dim=1)

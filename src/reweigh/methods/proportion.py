@@ -10,7 +10,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..core import weights_from_scores
-from .contract import Method, Problem, View, plain_losses, weighed_by
+from .contract import Method, Problem, View, plain_method
 
 
 def proportion(problem: Problem) -> Method:
@@ -20,4 +20,4 @@ def proportion(problem: Problem) -> Method:
     def weights(view: View, losses: Tensor) -> Tensor:
         return weights_from_scores(1 / counts[problem.given(view.ids)].to(losses))
 
-    return Method("proportion", losses=plain_losses(problem), weigh=weighed_by(weights))
+    return plain_method(problem, "proportion", weights)

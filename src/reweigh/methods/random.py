@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..core import weights_from_scores
-from .contract import Method, Problem, View, plain_losses, weighed_by
+from .contract import Method, Problem, View, plain_method
 
 
 def random(problem: Problem) -> Method:
@@ -21,4 +21,4 @@ def random(problem: Problem) -> Method:
         generator = problem.generator("random weights", view.step)
         return weights_from_scores(torch.randn(len(losses), generator=generator))
 
-    return Method("random", losses=plain_losses(problem), weigh=weighed_by(weights))
+    return plain_method(problem, "random", weights)

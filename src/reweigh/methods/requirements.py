@@ -10,14 +10,12 @@ confusion     counts of that model's predictions against the given labels
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TypeVar
+from typing import Any
 
 from torch import Tensor
 
 from ..errors import SettingError
 from .contract import Problem
-
-T = TypeVar("T")
 
 EXPECTED = {
     "classes": "a classification problem: set Problem.classes, or take a method for any target",
@@ -40,13 +38,11 @@ def check_problem(problem: Problem, needs: Collection[str], method: str) -> None
     present = {
         "classes": problem.classes > 1,
         "clean": len(problem.clean_labels) > 0 and problem.clean is not None,
-        "right_share": problem.right_share is not None,
-        "pretrained": problem.pretrained is not None,
-        "confusion": problem.confusion is not None,
     }
     for need in needs:
-        if not present[need]:
-            raise SettingError(_lacking(need, method))
+        if not present.get(need, True):
+            raise _lacking(need, method)
+        require(problem, need, method)
     c = problem.classes
     for name, shape in (("right_share", (c,)), ("confusion", (c, c))):
         value: Tensor | None = getattr(problem, name)
@@ -54,15 +50,17 @@ def check_problem(problem: Problem, needs: Collection[str], method: str) -> None
             raise SettingError(f"{name} has shape {tuple(value.shape)}; expected {shape}")
 
 
-def require(value: T | None, need: str, method: str) -> T:
-    """Return `value`; if it is None, raise as `check_problem` does, for a factory called without `make`."""
+def require(problem: Problem, need: str, method: str) -> Any:
+    """The field `need` of the problem; an error if it is None."""
+    value = getattr(problem, need)
     if value is None:
-        raise SettingError(_lacking(need, method))
+        raise _lacking(need, method)
     return value
 
 
-def _lacking(need: str, method: str) -> str:
-    return f"the problem has no {need}, which {method!r} needs; expected {EXPECTED[need]}"
+def _lacking(need: str, method: str) -> SettingError:
+    expected = EXPECTED[need]
+    return SettingError(f"the problem has no {need}, which {method!r} needs; expected {expected}")
 
 
 def _check_labels(labels: Tensor, classes: int, which: str) -> None:

@@ -7,14 +7,9 @@ N_c is the number of train examples given label c. The loop draws the batches: `
 
 from __future__ import annotations
 
-from .contract import Method, Problem, Sampling, evenly, plain_losses, weighed_by
+from .contract import Method, Problem, Sampling, evenly, plain_method
 
 
 def resample(problem: Problem) -> Method:
     """Every class is drawn equally often."""
-    return Method(
-        "resample",
-        losses=plain_losses(problem),
-        weigh=weighed_by(evenly),
-        sample=Sampling(balanced=True),
-    )
+    return plain_method(problem, "resample", evenly, sample=Sampling(balanced=True))

@@ -22,9 +22,8 @@ from torch import Tensor, nn
 
 from ..errors import SettingError
 from .contract import Method, Problem, evenly, weighed_by
-from .probabilities import log_probabilities, losses_from, of_label
+from .probabilities import log_probabilities, losses_from, near_identity, of_label, through
 from .requirements import require
-from .transitions import near_identity, through
 
 
 class NoiseLayer(nn.Module):
@@ -51,7 +50,7 @@ def s_model(problem: Problem, *, noise: float = 0.1) -> Method:
 def s_model_conf(problem: Problem, *, noise: float = 0.1) -> Method:
     """A noise layer that starts as a plain model's confusion."""
     _check(noise)
-    confusion = require(problem.confusion, "confusion", "s_model_conf").float().cpu()
+    confusion = require(problem, "confusion", "s_model_conf").float().cpu()
     smooth = confusion + near_identity(problem.classes, noise)
     return _with_layer(problem, "s_model_conf", smooth / smooth.sum(1, keepdim=True))
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..errors import SettingError
-from .contract import Method, Problem, View, plain_losses, weighed_by
+from .contract import Method, Problem, View, plain_method
 
 
 def self_paced(problem: Problem, *, start: float = 0.5) -> Method:
@@ -32,4 +32,4 @@ def self_paced(problem: Problem, *, start: float = 0.5) -> Method:
         kept = losses.topk(k, largest=False).indices
         return torch.zeros_like(losses).index_fill(0, kept, 1 / k)
 
-    return Method("self_paced", losses=plain_losses(problem), weigh=weighed_by(weights))
+    return plain_method(problem, "self_paced", weights)

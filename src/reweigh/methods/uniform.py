@@ -5,9 +5,9 @@ weight_i = 1 / n
 
 from __future__ import annotations
 
-from .contract import Method, Problem, evenly, plain_losses, weighed_by
+from .contract import Method, Problem, evenly, plain_method
 
 
 def uniform(problem: Problem) -> Method:
     """Every example counts the same."""
-    return Method("uniform", losses=plain_losses(problem), weigh=weighed_by(evenly))
+    return plain_method(problem, "uniform", evenly)

@@ -12,15 +12,15 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..core import weights_from_scores
-from .contract import Method, Problem, View, plain_losses, weighed_by
+from .contract import Method, Problem, View, plain_method
 from .requirements import require
 
 
 def weighted(problem: Problem) -> Method:
     """Examples count by the share of right labels in the class they were given."""
-    right = require(problem.right_share, "right_share", "weighted")
+    right = require(problem, "right_share", "weighted")
 
     def weights(view: View, losses: Tensor) -> Tensor:
         return weights_from_scores(right[problem.given(view.ids).to(right.device)].to(losses))
 
-    return Method("weighted", losses=plain_losses(problem), weigh=weighed_by(weights))
+    return plain_method(problem, "weighted", weights)

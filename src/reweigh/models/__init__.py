@@ -4,7 +4,7 @@
     build("wrn28-10", as_published=True)        as in the paper's public code, not as in its text
     ResNet(ResNetOptions(depth=32, ...))        or with options of your own
 
-Read in this order: `resnet` and `wide_resnet` (with `norm` and `shortcut`), `lenet`, `image_cnn`,
+Read in this order: `resnet` and `wide_resnet` (with `residual_parts`), `lenet`, `image_cnn`,
 `small_networks`; `initialisation` is how their weights start.
 """
 
@@ -21,7 +21,7 @@ from . import resnet as _resnet
 from . import wide_resnet as _wide
 from .image_cnn import ImageCNN, ImageCNNOptions
 from .lenet import LeNet, LeNetOptions
-from .norm import Norm
+from .residual_parts import Norm
 from .resnet import ResNet, ResNetOptions
 from .small_networks import MLP, DigitsCNN, MLPOptions
 from .wide_resnet import WideResNet, WideResNetOptions

@@ -37,8 +37,7 @@ class ImageCNN(nn.Module):
 
     def __init__(self, options: ImageCNNOptions | None = None) -> None:
         super().__init__()
-        options = options or ImageCNNOptions()
-        self.options = options
+        self.options = options = options or ImageCNNOptions()
         self.conv1 = nn.Conv2d(options.channels, 32, 3, padding=1)
         self.conv2 = nn.Conv2d(32, 64, 3, padding=1)
         self.conv3 = nn.Conv2d(64, 128, 3, padding=1)

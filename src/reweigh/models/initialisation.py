@@ -1,8 +1,7 @@
-"""Initial weights; biases start at zero.
+"""Initial weights of all networks but LeNet; biases start at zero.
 
-he             convolutions N(0, 2 / fan_out), fan_out = outputs * kernel area;
-               linear layers before a ReLU N(0, 2 / fan_in); the last one N(0, 1 / fan_in)
-truncated      N(0, std^2), cut at two standard deviations (LeNet)
+convolutions                     N(0, 2 / fan_out), fan_out = outputs * kernel area
+linear layers before a ReLU      N(0, 2 / fan_in); the last one N(0, 1 / fan_in)
 """
 
 from __future__ import annotations
@@ -23,12 +22,3 @@ def he(model: nn.Module) -> None:
             nn.init.normal_(module.weight, std=math.sqrt(gain / module.in_features))
         if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
-
-
-def truncated(model: nn.Module, std: float) -> None:
-    """A truncated normal of scale `std` for all weights."""
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d | nn.Linear):
-            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)

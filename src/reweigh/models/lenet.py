@@ -4,7 +4,7 @@
       -> linear 1024-100 -> relu -> linear 100-outputs
 
 Convolutions and pools have TensorFlow's "same" padding: an odd pixel is padded at the right and at
-the bottom. Weights start as a truncated normal with scale .1, biases at zero. With one output the
+the bottom. Weights start as N(0, .1^2), cut at two standard deviations, biases at zero. With one output the
 logits are [n], for a binary cross-entropy; with more they are [n, outputs].
 """
 
@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import SettingError
-from .initialisation import truncated
 
 
 @dataclass(frozen=True)
@@ -36,14 +35,17 @@ class LeNet(nn.Module):
 
     def __init__(self, options: LeNetOptions | None = None) -> None:
         super().__init__()
-        options = options or LeNetOptions()
-        self.options = options
+        self.options = options = options or LeNetOptions()
         self.conv1 = nn.Conv2d(options.channels, 16, 5, padding=2)
         self.conv2 = nn.Conv2d(16, 32, 5, padding=2)
         self.conv3 = nn.Conv2d(32, 64, 5, padding=2)
         self.hidden = nn.Linear(64 * 4 * 4, 100)
         self.head = nn.Linear(100, options.outputs)
-        truncated(self, 0.1)
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                nn.init.trunc_normal_(parameter, std=0.1, a=-0.2, b=0.2)
+            else:
+                nn.init.zeros_(parameter)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""

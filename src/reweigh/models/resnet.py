@@ -18,8 +18,7 @@ from torch.nn import functional as F
 
 from ..errors import SettingError
 from .initialisation import he
-from .norm import PAPER, PUBLISHED_CODE, Norm
-from .shortcut import shortcut
+from .residual_parts import PAPER, PUBLISHED_CODE, Norm, conv3x3, shortcut
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,8 @@ class Unit(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int, options: ResNetOptions) -> None:
         super().__init__()
         self.pre = options.pre_activation
-        self.conv1 = _conv(inputs, outputs, stride)
-        self.conv2 = _conv(outputs, outputs, 1)
+        self.conv1 = conv3x3(inputs, outputs, stride)
+        self.conv2 = conv3x3(outputs, outputs)
         self.norm1 = options.norm(inputs if self.pre else outputs)
         self.norm2 = options.norm(outputs)
         self.around = shortcut(options.shortcut, inputs, outputs, stride)
@@ -79,18 +78,13 @@ class ResNet(nn.Module):
 
     def __init__(self, options: ResNetOptions | None = None) -> None:
         super().__init__()
-        options = options or ResNetOptions()
-        self.options = options
-        units, width = (options.depth - 2) // 6, options.width
-        self.stem = _conv(options.channels, width, options.stem_stride)
+        self.options = options = options or ResNetOptions()
+        count, width = (options.depth - 2) // 6, options.width
+        self.stem = conv3x3(options.channels, width, options.stem_stride)
         self.stem_norm = nn.Identity() if options.pre_activation else options.norm(width)
-        widths = [width, *([width] * units), *([2 * width] * units), *([4 * width] * units)]
-        self.units = nn.Sequential(
-            *(
-                Unit(inputs, outputs, 2 if outputs > inputs else 1, options)
-                for inputs, outputs in pairwise(widths)
-            )
-        )
+        widths = [width, *(k * width for k in (1, 2, 4) for _ in range(count))]
+        units = (Unit(i, o, 2 if o > i else 1, options) for i, o in pairwise(widths))
+        self.units = nn.Sequential(*units)
         self.head_norm = options.norm(4 * width) if options.pre_activation else nn.Identity()
         self.head = nn.Linear(4 * width, options.classes)
         he(self)
@@ -104,7 +98,3 @@ class ResNet(nn.Module):
         x = F.relu(self.head_norm(x)) if self.options.pre_activation else x
         logits: Tensor = self.head(x.mean(dim=(2, 3)))
         return logits
-
-
-def _conv(inputs: int, outputs: int, stride: int) -> nn.Conv2d:
-    return nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)

@@ -38,8 +38,7 @@ class MLP(nn.Module):
 
     def __init__(self, options: MLPOptions | None = None) -> None:
         super().__init__()
-        options = options or MLPOptions()
-        self.options = options
+        self.options = options = options or MLPOptions()
         sizes = [options.inputs, *options.hidden]
         layers: list[nn.Module] = [nn.Flatten()]
         for inputs, outputs in pairwise(sizes):

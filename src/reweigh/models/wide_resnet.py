@@ -14,14 +14,14 @@ as in the paper on wide residual networks.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import SettingError, unknown
 from .initialisation import he
-from .norm import PAPER, PUBLISHED_CODE, Norm
-from .shortcut import shortcut
+from .residual_parts import PAPER, PUBLISHED_CODE, Norm, conv3x3, shortcut
 
 DROPOUT_PLACES = ("between", "input")
 
@@ -63,9 +63,9 @@ class WideUnit(nn.Module):
     ) -> None:
         super().__init__()
         self.norm1 = options.norm(inputs)
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.conv1 = conv3x3(inputs, outputs, stride)
         self.norm2 = options.norm(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.conv2 = conv3x3(outputs, outputs)
         at_input = options.dropout_at == "input"
         self.dropout1 = nn.Dropout(options.dropout if at_input and not first else 0.0)
         self.dropout2 = nn.Dropout(0.0 if at_input else options.dropout)
@@ -86,21 +86,15 @@ class WideResNet(nn.Module):
 
     def __init__(self, options: WideResNetOptions | None = None) -> None:
         super().__init__()
-        options = options or WideResNetOptions()
-        self.options = options
-        units, width = (options.depth - 4) // 6, options.width
-        self.stem = nn.Conv2d(options.channels, 16, 3, padding=1, bias=False)
-        stages = [(16 * width, 1), (32 * width, 2), (64 * width, 2)]
-        shapes = [
-            (outputs, stride if k == 0 else 1) for outputs, stride in stages for k in range(units)
-        ]
-        inputs = [16, *(outputs for outputs, _ in shapes)]
-        self.units = nn.Sequential(
-            *(
-                WideUnit(inputs[k], outputs, stride, first=k == 0, options=options)
-                for k, (outputs, stride) in enumerate(shapes)
-            )
+        self.options = options = options or WideResNetOptions()
+        count, width = (options.depth - 4) // 6, options.width
+        self.stem = conv3x3(options.channels, 16)
+        widths = [16, *(k * width for k in (16, 32, 64) for _ in range(count))]
+        units = (
+            WideUnit(i, o, 2 if k and o > i else 1, first=k == 0, options=options)
+            for k, (i, o) in enumerate(pairwise(widths))
         )
+        self.units = nn.Sequential(*units)
         self.head_norm = options.norm(64 * width)
         self.head = nn.Linear(64 * width, options.classes)
         he(self)

@@ -11,7 +11,6 @@ Read in this order:
     fitting              `fit`: all phases of a run, then the results
     run_context          what all phases share;  running_phase  what one phase builds and saves
     criteria             the loss that fits a model's outputs
-    problem_builder      what a method may know of the task
     evaluation           accuracy and loss of a model;  run_metrics  those of a run
     run_folder, checkpoints    the files
     environment          Accelerate, threads, random numbers, signals, lost processes

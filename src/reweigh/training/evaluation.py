@@ -95,7 +95,9 @@ def judge(
                     total["confusion"] += torch.bincount(places, minlength=classes**2)
     if accelerator is not None and accelerator.num_processes > 1:
         sums = accelerator.reduce(sums, reduction="sum")
-    given, true = (Judged(**_square(total, classes)) for total in sums)
+    for total in sums:
+        total["confusion"] = total["confusion"].view(classes, classes).cpu()
+    given, true = (Judged(**total) for total in sums)
     return given, true
 
 
@@ -106,7 +108,3 @@ def _zeros(classes: int, device: torch.device) -> dict[str, Tensor]:
         "count": torch.zeros((), dtype=torch.int64, device=device),
         "confusion": torch.zeros(classes**2, dtype=torch.int64, device=device),
     }
-
-
-def _square(total: dict[str, Tensor], classes: int) -> dict[str, Tensor]:
-    return {**total, "confusion": total["confusion"].view(classes, classes).cpu()}

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..audit import Ledger
-from ..data import PairedBatches
+from ..data import AnyPart, PairedBatches, in_order
 from ..errors import SettingError
-from ..methods import make
+from ..methods import Problem, make
 from .averages import Averages
 from .config import Config
 from .criteria import classes_of
-from .optimizers import make_optimizer, unwrapped
 from .phases import MAIN, Phase
-from .problem_builder import build_problem
 from .run_context import RunContext, load
 from .run_folder import read_config, read_model
-from .trainer import Trainer
+from .trainer import Trainer, make_optimizer, unwrapped
 
 Weights = Mapping[str, Tensor]
 
@@ -83,17 +82,7 @@ def build(
     """A phase at its beginning, from a fresh model or from the weights `start`."""
     base = context.model(start)
     main = phase.name == MAIN
-    baseline, confusion = _judged_baseline(context, pretrained if main else None)
-    problem = build_problem(
-        context.task,
-        context.criterion,
-        options=context.config.batch,
-        steps=phase.schedule.steps,
-        seed=context.config.seed,
-        device=context.device,
-        pretrained=baseline,
-        confusion=confusion,
-    )
+    problem = _problem(context, phase.schedule.steps, pretrained if main else None)
     method = make(phase.method, problem, **(context.config.options if main else {}))
     model = base if method.wrap is None else method.wrap(base).to(context.device)
     optimizer = make_optimizer(context.config.optimizer, model, phase.base_rate)
@@ -113,17 +102,33 @@ def build(
     return RunningPhase(phase, trainer, base, pairs, averages, pretrained if main else None)
 
 
-def _judged_baseline(
-    context: RunContext, state: Weights | None
-) -> tuple[nn.Module | None, Tensor | None]:
-    """The pretrained model, and train examples counted by its prediction (row) and given label."""
-    if state is None:
-        return None, None
-    model = context.model(state).eval().requires_grad_(False)
-    if not classes_of(context.task):
-        return model, None
-    given, _ = context.judge(model, context.task.train)
-    return model, given.confusion.T.to(context.device)
+def _problem(context: RunContext, steps: int, pretrained: Weights | None) -> Problem:
+    """What the method of a phase may know of the task before training begins."""
+    task, device, batch = context.task, context.device, context.config.batch
+    classes = classes_of(task)
+    one_batch = in_order(task.clean, size=max(1, len(task.clean)), options=batch, device=device)
+    problem = Problem(
+        criterion=context.criterion,
+        classes=classes,
+        train_labels=task.train.targets.to(device),
+        clean_labels=task.clean.targets.to(device),
+        clean=next(iter(one_batch), None),
+        steps=steps,
+        seed=context.config.seed,
+        right_share=_right_share(task.train, classes).to(device) if classes else None,
+    )
+    if pretrained is None:
+        return problem
+    model = context.model(pretrained).eval().requires_grad_(False)
+    confusion = context.judge(model, task.train)[0].confusion.T.to(device) if classes else None
+    return replace(problem, pretrained=model, confusion=confusion)
+
+
+def _right_share(train: AnyPart, classes: int) -> Tensor:
+    """[classes] the share of right labels among those given each class; 1 if no label was given."""
+    given = torch.bincount(train.targets, minlength=classes)
+    right = torch.bincount(train.targets[~train.changed], minlength=classes)
+    return torch.where(given > 0, right / given.clamp(min=1), 1.0)
 
 
 def baseline_weights(

@@ -15,8 +15,6 @@ Han, Yao, Yu, Niu, Xu, Hu, Tsang, Sugiyama: Co-teaching: Robust Training of Deep
 with Extremely Noisy Labels, 2018.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
@@ -59,11 +57,8 @@ def co_teaching(problem: Problem, *, forget_rate: float = 0.4, ramp: float = 0.0
         forgotten = forget_rate * min(1.0, view.step / max(1.0, ramp * problem.steps))
         count = max(1, int((1 - forgotten) * len(a)))
         weights = smallest(b, count)
-        return Weighed(
-            loss=(weights * a).sum() + (smallest(a, count) * b).sum(),
-            weights=weights,
-            losses=a.detach(),
-        )
+        update = (weights * a).sum() + (smallest(a, count) * b).sum()
+        return Weighed(update, weights, a.detach())
 
     def wrap(model: nn.Module) -> nn.Module:
         return TwoNetworks(model, shuffled(model, problem.generator("peer network")))

@@ -13,8 +13,6 @@ Hendrycks, Mazeika, Wilson, Gimpel: Using Trusted Data to Train Deep Networks on
 Severe Noise, 2018.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
@@ -46,12 +44,8 @@ def glc(problem: Problem, *, clean_share: float | None = None) -> Method:
         losses = loss(view.model, view.train)
         clean = plain(view.model, view.clean).mean()
         weights = torch.full_like(losses, (1 - share) / len(losses)).detach()
-        return Weighed(
-            loss=(weights * losses).sum() + share * clean,
-            weights=weights,
-            losses=losses.detach(),
-            clean_loss=clean.detach(),
-        )
+        update = (weights * losses).sum() + share * clean
+        return Weighed(update, weights, losses.detach(), clean_loss=clean.detach())
 
     return Method(
         "glc", losses=losses_from(problem, corrected), weigh=weigh, state={"transitions": state}

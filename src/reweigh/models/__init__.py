@@ -8,11 +8,10 @@ Read in this order: `resnet` and `wide_resnet` (with `residual_parts`), `lenet`,
 `small_networks`; `initialisation` is how their weights start.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from torch import nn
 
@@ -32,18 +31,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _residual(depth: int, *, stem_stride: int = 1) -> Callable[[int, bool], nn.Module]:
+def _residual(kind: Any, published: Any, **options: int) -> Callable[[int, bool], nn.Module]:
+    """Makes networks of a kind; `published` are the options of the paper's public code."""
+
     def make(classes: int, as_published: bool) -> nn.Module:
-        base = _resnet.AS_PUBLISHED if as_published else ResNetOptions()
-        return ResNet(replace(base, depth=depth, classes=classes, stem_stride=stem_stride))
-
-    return make
-
-
-def _wide_residual(depth: int, width: int) -> Callable[[int, bool], nn.Module]:
-    def make(classes: int, as_published: bool) -> nn.Module:
-        base = _wide.AS_PUBLISHED if as_published else WideResNetOptions()
-        return WideResNet(replace(base, depth=depth, width=width, classes=classes))
+        base = published if as_published else type(published)()
+        network: nn.Module = kind(replace(base, classes=classes, **options))
+        return network
 
     return make
 
@@ -51,12 +45,12 @@ def _wide_residual(depth: int, width: int) -> Callable[[int, bool], nn.Module]:
 MODELS: Mapping[str, Callable[[int, bool], nn.Module]] = MappingProxyType(
     {
         "lenet": lambda classes, _: LeNet(LeNetOptions(outputs=1 if classes == 2 else classes)),
-        "resnet8-half": _residual(8, stem_stride=2),
-        "resnet20": _residual(20),
-        "resnet32": _residual(32),
-        "resnet56": _residual(56),
-        "wrn16-4": _wide_residual(16, 4),
-        "wrn28-10": _wide_residual(28, 10),
+        "resnet8-half": _residual(ResNet, _resnet.AS_PUBLISHED, depth=8, stem_stride=2),
+        "resnet20": _residual(ResNet, _resnet.AS_PUBLISHED, depth=20),
+        "resnet32": _residual(ResNet, _resnet.AS_PUBLISHED, depth=32),
+        "resnet56": _residual(ResNet, _resnet.AS_PUBLISHED, depth=56),
+        "wrn16-4": _residual(WideResNet, _wide.AS_PUBLISHED, depth=16, width=4),
+        "wrn28-10": _residual(WideResNet, _wide.AS_PUBLISHED, depth=28, width=10),
         "mlp": lambda classes, _: MLP(MLPOptions(classes=classes)),
         "image-cnn": lambda classes, _: ImageCNN(ImageCNNOptions(classes=classes)),
         "digits-cnn": lambda classes, _: DigitsCNN(classes),

@@ -1,7 +1,5 @@
 """The ledger's table as the content of a Parquet file (`weights.parquet`), and back."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -29,8 +29,6 @@ Regression, with r = |given - predicted| and s = 1.4826 median(r), a robust stan
     suspicion   z^2 / (9 + z^2), z = r / s;     suggestion    the prediction, where z > 3
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

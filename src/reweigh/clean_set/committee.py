@@ -5,8 +5,6 @@ product trains all of them; Adam works element by element, so one Adam over the 
 per member. Models from a user's factory are trained one after the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -11,8 +11,6 @@ Time and memory: all distances within a class. A class of more than 1,000 rows i
 1,000 random ones.
 """
 
-from __future__ import annotations
-
 from itertools import chain, zip_longest
 
 import torch

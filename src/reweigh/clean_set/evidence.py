@@ -13,8 +13,6 @@ Cost: folds x repeats short trainings. Pitfall: errors that follow a pattern in 
 invisible. Models learn such errors as if they were true, and agree on them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -12,8 +12,6 @@ height. If the opinion is wrong, so is the estimate: if errors follow a pattern,
 very noisy rows, where even the sign of the gain can be wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

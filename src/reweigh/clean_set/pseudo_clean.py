@@ -9,8 +9,6 @@ random, or for a first try. A few rows checked by a person are worth more (`sugg
 rows to check).
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ rows       equally many of each class: those that best represent the rest of it 
 gains      accuracy of reweighed minus plain training for growing k, an estimate (gain.py)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ A pure function of seed and step, so a run resumed at step t draws what it would
 clean set is no larger than the batch, every step uses all of it, which is best while it is small.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

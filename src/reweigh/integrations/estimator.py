@@ -1,7 +1,5 @@
 """What classifier and regressor share: the network, the training, the substitute for a clean set."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from itertools import pairwise

@@ -10,8 +10,6 @@ and the position in the clean set. Under DDP the batches of all processes are we
 and Lightning averages the gradients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

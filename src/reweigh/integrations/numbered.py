@@ -1,7 +1,5 @@
 """Training examples with their number, so that the ledger can tell them apart."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 

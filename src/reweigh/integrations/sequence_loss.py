@@ -8,8 +8,6 @@ transformers averages over all tokens of a batch. Here the mean is per sequence,
 every sequence counts the same, whatever its length. A sequence without labels has loss 0.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

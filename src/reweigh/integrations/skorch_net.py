@@ -4,8 +4,6 @@ Batches are `(inputs, targets, ids)`. The net holds the clean rows while it is t
 `clean_loss` next to `train_loss`, for callbacks such as `EarlyStopping(monitor="clean_loss")`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -8,8 +8,6 @@ cheap. A checkpoint also holds the safeguard's state, the ledger and the positio
 one file per process; `train(resume_from_checkpoint=...)` continues from them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

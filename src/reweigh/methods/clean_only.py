@@ -3,8 +3,6 @@
 weight_i = 1 / n      over batches of the clean set
 """
 
-from __future__ import annotations
-
 from .contract import Method, Problem, Sampling, evenly, plain_method
 
 

@@ -13,8 +13,6 @@ that a run can be saved in the middle and continue as if it had never stopped. T
     pair -> weighed = method.weigh(view, method.losses) -> weighed.loss.backward() -> optimizer
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar

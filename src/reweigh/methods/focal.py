@@ -7,8 +7,6 @@ imbalance. Under label noise it does the opposite of what is wanted: wrong label
 count more.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from ..errors import SettingError

@@ -7,8 +7,6 @@ count less. Zhang, Sabuncu: Generalized Cross Entropy Loss for Training Deep Neu
 Labels, 2018 (the form without truncation).
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from ..errors import SettingError

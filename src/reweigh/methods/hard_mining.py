@@ -10,8 +10,6 @@ their examples compete together. If all classes are equally frequent there is no
 example is kept, and this is plain training.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from ..core import weights_from_scores

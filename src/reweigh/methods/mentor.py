@@ -8,8 +8,6 @@ v             sigmoid(linear(tanh(linear(all of these))))                       
 learns from   clean examples with their right label, and again with a wrong one
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import torch

@@ -19,8 +19,6 @@ Networks on Corrupted Labels, 2018. In the paper the mentor learns from a data s
 the network is trained. Here there is only the clean set, so it learns during the run.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional

@@ -8,8 +8,6 @@ Jiang, Zhou, Leung, Li, Fei-Fei: MentorNet: Learning Data-Driven Curriculum for 
 Networks on Corrupted Labels, 2018. slack = 0 (the default) is the hard threshold.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

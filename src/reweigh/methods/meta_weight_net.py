@@ -14,8 +14,6 @@ Shu, Xie, Yi, Zhao, Zhou, Xu, Meng: Meta-Weight-Net: Learning an Explicit Mappin
 Weighting, 2019.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call

@@ -6,8 +6,6 @@ of training:
     lambda <- decay * lambda + (1 - decay) * quantile_p(losses of the batch);   lambda_0 = quantile_p
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

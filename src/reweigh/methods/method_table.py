@@ -4,8 +4,6 @@
 a clean batch as large as the train batch if the method uses one.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -7,8 +7,6 @@
 The suffixes are accepted in any order; a plan prints them in the order above.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..errors import SettingError, unknown

@@ -6,8 +6,6 @@
 Label transitions: T_ij = p(label j | class i); every row sums to one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -5,8 +5,6 @@
 Normalised over the batch, so that the size of a step does not depend on which classes are in it.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from ..core import weights_from_scores

@@ -5,8 +5,6 @@
 Ren, Zeng, Yang, Urtasun: Learning to Reweight Examples for Robust Deep Learning, 2018.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -10,8 +10,6 @@ Reed, Lee, Anguelov, Szegedy, Erhan, Rabinovich: Training Deep Neural Networks o
 Bootstrapping, 2015.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from ..errors import SettingError

@@ -7,8 +7,6 @@ pretrained    a model trained plainly on the same data
 confusion     counts of that model's predictions against the given labels
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

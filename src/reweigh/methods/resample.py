@@ -5,8 +5,6 @@ P(example i is drawn) = 1 / (classes * N_c(i))      weight_i = 1 / n
 N_c is the number of train examples given label c. The loop draws the batches: `Sampling.balanced`.
 """
 
-from __future__ import annotations
-
 from .contract import Method, Problem, Sampling, evenly, plain_method
 
 

@@ -7,8 +7,6 @@ Ren, Zeng, Yang, Urtasun: Learning to Reweight Examples for Robust Deep Learning
 core/reweighter.py; `reweigh_literal` is the paper's rule without the safeguard of core/safeguard.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -14,8 +14,6 @@ Goldberger, Ben-Reuven: Training Deep Neural Networks Using a Noise Adaptation L
 simple form, in which T does not depend on x).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

@@ -9,8 +9,6 @@ until all are used. Here the threshold is the quantile s of the batch's losses, 
 tune.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

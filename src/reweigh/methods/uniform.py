@@ -3,8 +3,6 @@
 weight_i = 1 / n
 """
 
-from __future__ import annotations
-
 from .contract import Method, Problem, evenly, plain_method
 
 

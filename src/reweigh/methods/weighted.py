@@ -7,8 +7,6 @@ experiment nobody knows r. The method shows how much it helps to know the noise 
 not which examples are wrong.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from ..core import weights_from_scores

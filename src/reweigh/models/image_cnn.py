@@ -7,8 +7,6 @@ There is no batch normalisation, so examples do not mix and the cheapest exact b
 them. Cost: about 10 million multiplications for a 32x32 image.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor, nn

@@ -4,8 +4,6 @@ convolutions                     N(0, 2 / fan_out), fan_out = outputs * kernel a
 linear layers before a ReLU      N(0, 2 / fan_in); the last one N(0, 1 / fan_in)
 """
 
-from __future__ import annotations
-
 import math
 
 from torch import nn

@@ -8,8 +8,6 @@ the bottom. Weights start as N(0, .1^2), cut at two standard deviations, biases 
 logits are [n], for a binary cross-entropy; with more they are [n, outputs].
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor, nn

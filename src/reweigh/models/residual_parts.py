@@ -12,8 +12,6 @@ trained or weighed. Shortcuts add the input of a unit to its output if the shape
     projection    1x1 convolution with stride                       in x out parameters
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -8,8 +8,6 @@
 Width w is 16. Parameters at 10 classes, `pad` shortcut: ResNet-20 0.27 M, -32 0.46 M, -56 0.85 M.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

@@ -4,8 +4,6 @@ MLP        flatten -> [linear -> relu -> dropout] for each hidden size -> linear
 DigitsCNN  conv 3x3, 32 -> relu -> conv 3x3, 64 -> relu -> max-pool 2x2 -> linear 128 -> linear
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

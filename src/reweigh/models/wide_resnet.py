@@ -11,8 +11,6 @@ unit, as the public code of the reweighting paper does. The default is between t
 as in the paper on wide residual networks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

@@ -7,8 +7,6 @@ operations per group instead of a dozen per step, and no operation waits for the
 is not full is saved as it is, so a resumed run adds in the same order and gets the same bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

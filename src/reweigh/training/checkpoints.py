@@ -8,8 +8,6 @@ If the newest file cannot be read (the disk is damaged; a killed process leaves 
 one before it is used.
 """
 
-from __future__ import annotations
-
 import io
 import warnings
 from pathlib import Path

@@ -7,8 +7,6 @@
 `criterion_for` picks the one that fits a model and a task.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn import functional
 

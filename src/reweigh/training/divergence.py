@@ -5,8 +5,6 @@ would wait for the device, so the first bad step is noted there, and the note is
 `PATIENCE` steps and before anything is saved or evaluated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -4,8 +4,6 @@ The random numbers of step t depend on (seed, phase, t, process) alone, as the b
 is no generator state to save, and a resumed run draws what it would have drawn.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

@@ -8,8 +8,6 @@ All of these come from sums over examples, so several processes can each take a 
 model runs in evaluation mode without a graph; afterwards it has the modes it had before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias

@@ -8,8 +8,6 @@ Called again with the same folder and config, `fit` continues where it stopped, 
 CPU. A finished run is read back.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import nullcontext

@@ -3,8 +3,6 @@
 for each pair: seed -> step -> check -> count -> [evaluate] -> [save] -> [stop]
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ main        the method; with +es on the shorter schedule
 [fine_tune] with +ft: the clean examples alone, from the weights at the end of the main phase
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..methods import METHODS, parse

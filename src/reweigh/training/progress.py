@@ -4,8 +4,6 @@
 from the device only when they are asked for, so a callable that only counts steps costs nothing.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator

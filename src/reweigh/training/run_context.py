@@ -1,7 +1,5 @@
 """What all phases of a run share: the task, the config, the accelerator, and what is made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The metrics of a run, and `Outcome`, which is what a run returns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

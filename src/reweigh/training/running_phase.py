@@ -1,7 +1,5 @@
 """A phase in progress: what is built for it, and what of it a checkpoint holds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -4,8 +4,6 @@ pair -> view -> weighed = method.weigh(view, method.losses) -> backward -> clip 
                                                                            -> ledger
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -24,7 +24,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .options import OptionHelp as OptionHelp  # these three are for our command line only
+from .options import Help as Help  # these three are for our command line only
 from .options import Options
 from .options import flag as flag
 from .options import shown_options as shown_options

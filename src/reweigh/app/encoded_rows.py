@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import mmap
 import shutil
 from collections.abc import Callable, Iterator
@@ -68,8 +69,9 @@ def _encode(
 ) -> dict[str, Any]:
     """Write the rows; their digests, and which of them could be read."""
     digests, readable, done = [], [], 0
-    images = isinstance(encoder, ImageEncoder)
-    dtype = "uint8" if images else real_type(len(source), encoder.shape)
+    dtype = "float16" if 4 * len(source) * math.prod(encoder.shape) > HALF_ABOVE else "float32"
+    if isinstance(encoder, ImageEncoder):
+        dtype = "uint8"
     with writing(path, rows=len(source), shape=encoder.shape, dtype=dtype) as write:
         for features, digest, sound in _pieces(source.files, encoder):
             write(features)
@@ -116,17 +118,12 @@ def _made_of(source: SourceFile, encoder: Encoder) -> str:
     return digest.hexdigest()
 
 
-def real_type(rows: int, shape: tuple[int, ...]) -> str:
-    """float32 where that is small, else float16."""
-    return "float16" if 4 * rows * int(np.prod(shape)) > HALF_ABOVE else "float32"
-
-
 @contextmanager
 def writing(
     path: Path, *, rows: int, shape: tuple[int, ...], dtype: str
 ) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
     """Append pieces [k, *shape] until there are `rows`; the file gets its name at the very end."""
-    size = rows * int(np.prod(shape)) * np.dtype(dtype).itemsize
+    size = rows * math.prod(shape) * np.dtype(dtype).itemsize
     free = shutil.disk_usage(path.parent).free
     if size > free:
         raise DataError(

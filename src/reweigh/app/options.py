@@ -20,7 +20,7 @@ DATA, TRAINING = "Your data", "Training (defaults fit the size of the data)"
 
 
 @dataclass(frozen=True)
-class OptionHelp:
+class Help:
     """What the command line shows of an option, and checks.
 
     panel      the group it is listed in; None: the general one
@@ -46,28 +46,25 @@ class Options:
 
     data: Annotated[
         Path,
-        OptionHelp(
+        Help(
             "Rows with doubtful labels: CSV, Parquet, or a folder with one folder of images a class.",
             "D",
         ),
     ]
     clean: Annotated[
-        Path | None,
-        OptionHelp("A few rows with checked labels, five or more a class; same form.", "C"),
+        Path | None, Help("A few rows with checked labels, five or more a class; same form.", "C")
     ] = None
-    target: Annotated[str | None, OptionHelp("The column of the labels (tables).", "COL")] = None
-    test: Annotated[Path | None, OptionHelp("More checked rows, kept for judging only.", "T")] = (
+    target: Annotated[str | None, Help("The column of the labels (tables).", "COL")] = None
+    test: Annotated[Path | None, Help("More checked rows, kept for judging only.", "T")] = None
+    text: Annotated[
+        str | None, Help("Learn from the texts in this column, in any language.", "COL")
+    ] = None
+    encoder: Annotated[Path | None, Help("A local transformers encoder for the texts.", "DIR")] = (
         None
     )
-    text: Annotated[
-        str | None, OptionHelp("Learn from the texts in this column, in any language.", "COL")
-    ] = None
-    encoder: Annotated[
-        Path | None, OptionHelp("A local transformers encoder for the texts.", "DIR")
-    ] = None
     clean_where: Annotated[
         str | None,
-        OptionHelp(
+        Help(
             "Instead of --clean: the checked rows are those of --data that meet this "
             "(==, !=, <, <=, >, >=).",
             "'COL == VALUE'",
@@ -75,27 +72,21 @@ class Options:
     ] = None
     also_clean: Annotated[
         tuple[Path, ...],
-        OptionHelp(
-            "Rows of --data that were looked at, as `index,label`: they count as clean.", "FILE"
-        ),
+        Help("Rows of --data that were looked at, as `index,label`: they count as clean.", "FILE"),
     ] = ()
     leave_out: Annotated[
-        tuple[Path, ...], OptionHelp("Rows of --data not to train on, as `index`.", "FILE")
+        tuple[Path, ...], Help("Rows of --data not to train on, as `index`.", "FILE")
     ] = ()
-    task: Annotated[str, OptionHelp("auto, classes or regression.")] = "auto"
-    ignore: Annotated[
-        tuple[str, ...], OptionHelp("Leave this column out; may be repeated.", "COL")
-    ] = ()
-    encoding: Annotated[str, OptionHelp("Of CSV files.")] = "utf-8"
-    image_size: Annotated[
-        int | None, OptionHelp("Images are resized to this.", "PIXELS", least=8)
-    ] = None
+    task: Annotated[str, Help("auto, classes or regression.")] = "auto"
+    ignore: Annotated[tuple[str, ...], Help("Leave this column out; may be repeated.", "COL")] = ()
+    encoding: Annotated[str, Help("Of CSV files.")] = "utf-8"
+    image_size: Annotated[int | None, Help("Images are resized to this.", "PIXELS", least=8)] = None
     only_clean_classes: Annotated[
-        bool, OptionHelp("Leave out rows of classes that have no clean row.")
+        bool, Help("Leave out rows of classes that have no clean row.")
     ] = False
     compare: Annotated[
         bool,
-        OptionHelp(
+        Help(
             "Train plainly and with random weights, too; report the gain, and rank suspects with "
             "the plain model's doubts as well.",
             panel=None,
@@ -103,21 +94,21 @@ class Options:
     ] = False
     holdout: Annotated[
         float | None,
-        OptionHelp(
+        Help(
             "Clean rows kept for judging.",
             "SHARE",
             panel=None,
             default="0.3 with --compare and no --test",
         ),
     ] = None
-    steps: Annotated[int | None, OptionHelp(None, "N", TRAINING, least=1)] = None
-    batch: Annotated[int | None, OptionHelp(None, "N", TRAINING, least=2)] = None
-    learning_rate: Annotated[float | None, OptionHelp(None, "X", TRAINING)] = None
+    steps: Annotated[int | None, Help(None, "N", TRAINING, least=1)] = None
+    batch: Annotated[int | None, Help(None, "N", TRAINING, least=2)] = None
+    learning_rate: Annotated[float | None, Help(None, "X", TRAINING)] = None
     hidden: Annotated[
-        int | None, OptionHelp("Width of the two hidden layers.", "N", TRAINING, least=1)
+        int | None, Help("Width of the two hidden layers.", "N", TRAINING, least=1)
     ] = None
-    seed: Annotated[int, OptionHelp(None, "N", TRAINING)] = 0
-    threads: Annotated[int | None, OptionHelp("Of the CPU.", "N", TRAINING, least=1)] = None
+    seed: Annotated[int, Help(None, "N", TRAINING)] = 0
+    threads: Annotated[int | None, Help("Of the CPU.", "N", TRAINING, least=1)] = None
 
     def __post_init__(self) -> None:
         if self.clean is None and self.clean_where is None and not self.also_clean:
@@ -162,7 +153,7 @@ def flag(name: str) -> str:
 
 
 @cache
-def shown_options() -> dict[str, tuple[Any, OptionHelp]]:
+def shown_options() -> dict[str, tuple[Any, Help]]:
     """By name: the type of an option, and what is shown of it."""
     hints = get_type_hints(Options, include_extras=True)
     return {name: (get_args(hint)[0], get_args(hint)[1]) for name, hint in hints.items()}

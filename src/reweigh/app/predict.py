@@ -18,7 +18,7 @@ import torch
 from ..data import BatchOptions, Part, Scaling
 from ..encoders import ImageEncoder, TableEncoder
 from ..errors import DataError
-from ..runs import ModelDescription, RunFile, TrainedRun, open_run
+from ..runs import ModelDescription, RunFile, TrainedRun, open_run, read
 from ..tables import (
     PIECE_ROWS,
     Array,
@@ -47,8 +47,9 @@ class Predictor:
         self.run = run
         self.classes: tuple[str, ...] = run.source.classes
         self.encoder: Encoder = encoder_file.load(run.path)
-        described = run.model()
-        self._options = batch_options(described)
+        described = read(run.path / RunFile.NETWORK, ModelDescription)
+        scaling = Scaling(described.mean, described.std)
+        self._options = BatchOptions(scaling=scaling, peak=described.peak)
         self._centre, self._scale = described.centre, described.scale
         self._model = make_model(described.network)
         try:
@@ -97,11 +98,6 @@ class Predictor:
         return np.asarray(raw.numpy() * self._scale + self._centre)
 
 
-def batch_options(described: ModelDescription) -> BatchOptions:
-    """What is done to inputs before they reach the model."""
-    return BatchOptions(scaling=Scaling(described.mean, described.std), peak=described.peak)
-
-
 def load(run: str | Path) -> Predictor:
     """The model of a finished run folder, with its encoder."""
     return Predictor(open_run(Path(run), needs=RunFile.SUMMARY))
@@ -136,17 +132,15 @@ def _predictions(predictor: Predictor, data: Path, encoding: str) -> Iterator[Pi
 
 def image_paths(data: Any) -> Sequence[Path]:
     """The images of a folder, one image, or the list given."""
-    if isinstance(data, (str, Path)):
-        path = Path(data)
-        if path.is_dir():
-            names = list_images(path)
-            if not names:
-                raise DataError(f"{path} has no images")
-            return [path / name for name in names]
-        if not path.exists():
-            raise DataError(f"there is no {path}; expected an image or a folder of images")
-        return [path]
-    return [Path(entry) for entry in data]
+    if not isinstance(data, (str, Path)):
+        return [Path(entry) for entry in data]
+    path = Path(data)
+    if not path.exists():
+        raise DataError(f"there is no {path}; expected an image or a folder of images")
+    images = [path / name for name in list_images(path)] if path.is_dir() else [path]
+    if not images:
+        raise DataError(f"{path} has no images")
+    return images
 
 
 def _tables(data: Any, encoder: Encoder) -> Iterator[Piece]:

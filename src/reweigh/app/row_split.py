@@ -7,6 +7,7 @@ rows of clean  -> clean, but for those held out for judging
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -157,14 +158,9 @@ def repeated(rows: Digests, others: Digests) -> npt.NDArray[np.bool_]:
     Tables with few columns hold equal rows that are different cases; a checked copy of one row
     must not take all of them out.
     """
-    values, counts = np.unique(others, return_counts=True)
-    if not len(values):
-        return np.zeros(len(rows), dtype=bool)
-    place = np.minimum(np.searchsorted(values, rows), len(values) - 1)
-    hits = np.flatnonzero(values[place] == rows)
-    budget, taken = dict(enumerate(counts.tolist())), np.zeros(len(rows), dtype=bool)
-    for hit in hits.tolist():
-        if budget[int(place[hit])] > 0:
-            budget[int(place[hit])] -= 1
-            taken[hit] = True
+    left, taken = Counter(others.tolist()), np.isin(rows, others)
+    for place in np.flatnonzero(taken).tolist():
+        digest = int(rows[place])
+        taken[place] = left[digest] > 0
+        left[digest] -= 1
     return taken

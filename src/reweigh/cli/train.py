@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
-from ..app import OptionHelp, Options, flag, shown_options
+from ..app import Help, Options, flag, shown_options
 from ..errors import DataError, ReweighError, SettingError
 from ..files import writable_folder
 from ..runs import RunFile, differences, read
@@ -38,7 +38,7 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def _parameter(name: str, kind: Any, shown: OptionHelp) -> inspect.Parameter:
+def _parameter(name: str, kind: Any, shown: Help) -> inspect.Parameter:
     """An option of the command line. What has no default, as the data, may be missing there."""
     default = getattr(Options, name, None)
     if get_origin(kind) is tuple:

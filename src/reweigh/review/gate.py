@@ -13,7 +13,7 @@ import hmac
 import secrets
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
-from starlette.requests import cookie_parser
+from starlette.requests import ClientDisconnect, Request, cookie_parser
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -130,23 +130,18 @@ def _refused(method: str, headers: Headers) -> tuple[str, int] | None:
 
 async def _bounded(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> Response | None:
     """Read the body up to the bound, and only then let `app` have it."""
-    body, more = b"", True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
-        if len(body) > LARGEST_BODY:
-            return PlainTextResponse(f"expected at most {LARGEST_BODY} bytes", 413)
-    given = False
+    body = b""
+    try:
+        async for piece in Request(scope, receive).stream():
+            body += piece
+            if len(body) > LARGEST_BODY:
+                return PlainTextResponse(f"expected at most {LARGEST_BODY} bytes", 413)
+    except ClientDisconnect:
+        return None
+    read = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return read.pop() if read else await receive()
 
     await app(scope, replay, send)
     return None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -37,17 +36,6 @@ def of_json(kind: type[T], value: Any, *, others: bool = False) -> T:
 
     others: keys that are no field are passed over instead of refused.
     """
-    made: T = _object(kind, value, others)
-    return made
-
-
-def differences(theirs: T, mine: T) -> dict[str, tuple[Any, Any]]:
-    """The fields in which two dataclasses differ as JSON: name -> (theirs, mine)."""
-    there, here = as_json(theirs), as_json(mine)
-    return {name: (there[name], here[name]) for name in here if there[name] != here[name]}
-
-
-def _object(kind: Any, value: Any, others: bool) -> Any:
     if not isinstance(value, dict):
         raise TypeError(f"{value!r} stands where settings are named")
     hints = _hints(kind)
@@ -59,7 +47,12 @@ def _object(kind: Any, value: Any, others: bool) -> Any:
     )
 
 
-@cache
+def differences(theirs: T, mine: T) -> dict[str, tuple[Any, Any]]:
+    """The fields in which two dataclasses differ as JSON: name -> (theirs, mine)."""
+    there, here = as_json(theirs), as_json(mine)
+    return {name: (there[name], here[name]) for name in here if there[name] != here[name]}
+
+
 def _hints(kind: Any) -> dict[str, Any]:
     """The type of each field; class variables and properties are no fields."""
     hints = get_type_hints(kind)
@@ -71,8 +64,8 @@ def _value(kind: Any, value: Any, name: str, others: bool) -> Any:
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any or (value is None and types.NoneType in inner):
         return value
-    if is_dataclass(kind):
-        return _object(kind, value, others)
+    if isinstance(kind, type) and is_dataclass(kind):
+        return of_json(kind, value, others=others)
     if origin is None:
         return _scalar(kind, value, name)
     if origin in (Union, types.UnionType):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +12,7 @@ from ..files import write_whole
 from ..optional import optional
 from .file_names import RunFile
 from .json_values import Json, as_json, of_json
-from .schema import SUSPECT_COLUMNS, ModelDescription, RunSource, RunSummary, Suspect
+from .schema import SUSPECT_COLUMNS, RunSource, RunSummary, Suspect
 
 VERSION = 1
 T = TypeVar("T")
@@ -35,10 +34,6 @@ class TrainedRun:
     def decisions(self) -> Path:
         """What people decided, in the order they did."""
         return self.path / RunFile.DECISIONS
-
-    def model(self) -> ModelDescription:
-        """How to use the weights."""
-        return read(self.path / RunFile.NETWORK, ModelDescription)
 
     def summary(self) -> RunSummary:
         """The results of the run."""
@@ -75,7 +70,8 @@ def write(path: Path, value: Any) -> None:
 
 def versioned(value: Any) -> Json:
     """A dataclass as the content of a file; a number that is not finite becomes null."""
-    return {"version": VERSION, **_finite(as_json(value))}
+    finite = json.loads(json.dumps(as_json(value)), parse_constant=lambda name: None)
+    return {"version": VERSION, **finite}
 
 
 def open_suspects(path: Path, **options: Any) -> Any:
@@ -123,12 +119,3 @@ def _decoded(path: Path, kind: type[T], values: Json, *, others: bool) -> T:
         if isinstance(error, ReweighError):
             raise
         raise DataError(f"{path} is damaged ({error}); train again") from error
-
-
-def _finite(value: Any) -> Any:
-    """NaN and infinity are no JSON."""
-    if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_finite(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

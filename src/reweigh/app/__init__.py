@@ -19,15 +19,10 @@ Read in this order:
     predict          new rows
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .options import Help as Help  # these three are for our command line only
-from .options import Options
-from .options import flag as flag
-from .options import shown_options as shown_options
+from .options import Help, Options, flag, shown_options  # all but Options for our command line only
 
 if TYPE_CHECKING:
     from .predict import Predictor, load, write_predictions

@@ -1,7 +1,5 @@
 """What a user should know before trusting a run, in plain words, and what to do about it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

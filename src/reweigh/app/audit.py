@@ -4,8 +4,6 @@ audit.parquet      index, given_label, suggested_label, suspicion, mean_weight, 
 suspects.parquet   the first 100,000 of them, with the row itself and a sentence that says why
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

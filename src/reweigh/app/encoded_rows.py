@@ -5,8 +5,6 @@ RUN/encoded/data.npz     written after it: digests, which rows could be read, an
                          of; the same command finds both and does not encode again
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import math

@@ -5,8 +5,6 @@ transformers would run code when loaded, and would load only under the scikit-le
 this loads anywhere and runs nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

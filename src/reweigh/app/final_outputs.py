@@ -9,8 +9,6 @@ an object of one of these classes, which keeps a few numbers per row:
     TestOutputs     values           right or not (1, 0), or the absolute error in the target's units
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 

@@ -13,47 +13,23 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..encoders import (
-    TEXT_SAMPLE_ROWS,
-    HashedTextEncoder,
-    ImageEncoder,
-    LanguageModelEncoder,
-    TableEncoder,
-    fit_hashed_texts,
-    fit_images,
-    fit_table,
-    open_language_model,
-)
+from .. import encoders, tables
 from ..errors import DataError, SettingError
-from ..tables import (
-    SAMPLE_ROWS,
-    Condition,
-    GivenLabels,
-    ImageFolder,
-    LabelScan,
-    Scan,
-    Table,
-    decide_task,
-    is_table,
-    open_image_folder,
-    open_table,
-    parse_condition,
-    scan_table,
-)
 from .kept_table import KeptTable
 from .options import Options, flag
 
 Say: TypeAlias = Callable[[str], None]
 ROLES = ("data", "clean", "test")
-Encoder: TypeAlias = TableEncoder | HashedTextEncoder | LanguageModelEncoder | ImageEncoder
+TextEncoder: TypeAlias = encoders.HashedTextEncoder | encoders.LanguageModelEncoder
+Encoder: TypeAlias = encoders.TableEncoder | TextEncoder | encoders.ImageEncoder
 
 
 @dataclass(frozen=True, eq=False)
 class SourceFile:
     """One file or folder: its labels, and which of its rows are marked as checked."""
 
-    files: Table | ImageFolder
-    labels: GivenLabels
+    files: tables.Table | tables.ImageFolder
+    labels: tables.GivenLabels
     marked: npt.NDArray[np.bool_]
 
     @property
@@ -77,7 +53,7 @@ class Inspected:
 
     def after_encoding(self) -> Inspected:
         """What is needed once all rows are encoded: the data without their labels; the rest is freed."""
-        data = replace(self.sources["data"], labels=GivenLabels((), None, None))
+        data = replace(self.sources["data"], labels=tables.GivenLabels((), None, None))
         return replace(self, sources={"data": data})
 
 
@@ -89,29 +65,29 @@ def inspect_files(options: Options, *, say: Say) -> Inspected:
 
 
 def _tables(options: Options, say: Say) -> Inspected:
-    marking = parse_condition(options.clean_where) if options.clean_where else None
-    tables = {
-        role: open_table(path, encoding=options.encoding)
+    marking = tables.parse_condition(options.clean_where) if options.clean_where else None
+    opened = {
+        role: tables.open_table(path, encoding=options.encoding)
         for role in ROLES
         if (path := getattr(options, role)) is not None
     }
-    data = tables["data"]
+    data = opened["data"]
     target = _target(options, data)
     columns = _columns(options, data, target, marking)
     # The cells of suspects are shown in full; of texts only the text is.
     keep = (target, *(columns if options.text is not None else data.columns))
     if marking is not None:
         keep = (*keep, marking.column)
-    tables = {role: KeptTable.of(table, keep) for role, table in tables.items()}
+    opened = {role: KeptTable.of(table, keep) for role, table in opened.items()}
     scans = {}
-    for role, table in tables.items():
+    for role, table in opened.items():
         table.require(target)
-        scans[role] = scan_table(
+        scans[role] = tables.scan_table(
             table,
             target,
             marking=marking if role == "data" else None,
             columns=columns if role == "data" else (),
-            capacity=TEXT_SAMPLE_ROWS if options.text else SAMPLE_ROWS,
+            capacity=encoders.TEXT_SAMPLE_ROWS if options.text else tables.SAMPLE_ROWS,
             seed=options.seed,
         )
     labels = scans["data"].labels
@@ -119,33 +95,33 @@ def _tables(options: Options, say: Say) -> Inspected:
         raise DataError(f"{options.data}: every label in column {target!r} is missing")
     if not scans["data"].sample.num_rows:
         raise DataError(f"{options.data}: no labelled row is left to train on")
-    task = decide_task(options.task, labels)
+    task = tables.decide_task(options.task, labels)
     encoder = _encoder(options, scans["data"], columns, say)
-    for table in tables.values():
+    for table in opened.values():
         table.require(*encoder.needs)
     sources = {
-        role: SourceFile(tables[role], scan.labels, scan.marked) for role, scan in scans.items()
+        role: SourceFile(opened[role], scan.labels, scan.marked) for role, scan in scans.items()
     }
     kind = "table" if options.text is None else "text"
     return Inspected(kind, task, target, sources, encoder)
 
 
 def _encoder(
-    options: Options, scan: Scan, columns: tuple[str, ...], say: Say
-) -> TableEncoder | HashedTextEncoder | LanguageModelEncoder:
+    options: Options, scan: tables.Scan, columns: tuple[str, ...], say: Say
+) -> encoders.TableEncoder | TextEncoder:
     """The encoder for a table or its texts, fitted to the sample of a scan."""
     if options.text is None:
         assert scan.sample_rows is not None, "the scan took a sample"
-        encoder, notices = fit_table(scan.sample, scan.sample_rows, columns)
+        encoder, notices = encoders.fit_table(scan.sample, scan.sample_rows, columns)
         for notice in notices:
             say(notice)
         return encoder
     if options.encoder is not None:
-        return open_language_model(options.text, options.encoder)
-    return fit_hashed_texts(scan.sample, options.text)
+        return encoders.open_language_model(options.text, options.encoder)
+    return encoders.fit_hashed_texts(scan.sample, options.text)
 
 
-def _target(options: Options, table: Table) -> str:
+def _target(options: Options, table: tables.Table) -> str:
     if options.target is None:
         raise SettingError(
             f"which column has the labels? give --target; {table.path} has: "
@@ -156,7 +132,7 @@ def _target(options: Options, table: Table) -> str:
 
 
 def _columns(
-    options: Options, table: Table, target: str, marking: Condition | None
+    options: Options, table: tables.Table, target: str, marking: tables.Condition | None
 ) -> tuple[str, ...]:
     """The columns to learn from."""
     table.require(*options.ignore)
@@ -190,15 +166,15 @@ def _folders(options: Options, say: Say) -> Inspected:
     for role in ROLES:
         path = getattr(options, role)
         if path is not None:
-            if is_table(path):
+            if tables.is_table(path):
                 raise DataError(f"{path} is a table and {options.data} a folder; expected a folder")
-            folder = open_image_folder(path)
-            labels = LabelScan()
+            folder = tables.open_image_folder(path)
+            labels = tables.LabelScan()
             labels.add_names(folder.names)
             sources[role] = SourceFile(folder, labels.finish(), np.zeros(len(folder), dtype=bool))
     data = sources["data"].files
-    assert isinstance(data, ImageFolder), "opened as one"
-    encoder = fit_images(data, size=options.image_size)
+    assert isinstance(data, tables.ImageFolder), "opened as one"
+    encoder = encoders.fit_images(data, size=options.image_size)
     colours = "grey" if encoder.channels == 1 else "colour"
     say(f"images are resized to {encoder.size}x{encoder.size}, {colours}")
     return Inspected("images", "classes", "folder", sources, encoder)

@@ -4,8 +4,6 @@ tables, texts   a multi-layer perceptron, two hidden layers
 images          a plain convolutional network, see models/image_cnn.py
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

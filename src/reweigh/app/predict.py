@@ -5,8 +5,6 @@ predictor.predict("new.csv")                 # a path, a DataFrame, a list of te
 predictor.predict_proba(frame)               # [n, classes]
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,21 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from .. import tables
 from ..data import BatchOptions, Part, Scaling
 from ..encoders import ImageEncoder, TableEncoder
 from ..errors import DataError
 from ..runs import ModelDescription, RunFile, TrainedRun, open_run, read
-from ..tables import (
-    PIECE_ROWS,
-    Array,
-    Piece,
-    Table,
-    arrow,
-    image_pieces,
-    list_images,
-    open_table,
-    pandas,
-)
 from ..training import read_model
 from . import encoder_file
 from .final_outputs import outputs
@@ -75,7 +63,7 @@ class Predictor:
     def pieces(self, data: Any) -> Iterator[Outputs]:
         """Probabilities [k, classes], or numbers [k] in a regression, for a piece of the rows at a time."""
         if isinstance(self.encoder, ImageEncoder):
-            for paths in image_pieces(image_paths(data)):
+            for paths in tables.image_pieces(image_paths(data)):
                 images, sound = self.encoder.encode(paths)
                 if not all(sound):
                     bad = paths[sound.index(False)]
@@ -109,9 +97,9 @@ def write_predictions(run: Path, data: Path, out: Path, *, encoding: str = "utf-
     return write_rows(out, _predictions(load(run), data, encoding))
 
 
-def _predictions(predictor: Predictor, data: Path, encoding: str) -> Iterator[Piece]:
+def _predictions(predictor: Predictor, data: Path, encoding: str) -> Iterator[tables.Piece]:
     images = isinstance(predictor.encoder, ImageEncoder)
-    source: Any = data if images else open_table(data, encoding=encoding)
+    source: Any = data if images else tables.open_table(data, encoding=encoding)
     names = image_paths(data) if images else None
     first = 0
     for predicted in predictor.pieces(source):
@@ -124,7 +112,7 @@ def _predictions(predictor: Predictor, data: Path, encoding: str) -> Iterator[Pi
                 columns[f"p_{name}"] = predicted[:, k]
         else:
             columns["predicted"] = predicted
-        yield arrow().table(columns)
+        yield tables.arrow().table(columns)
         first += len(predicted)
     if not first:
         raise DataError(f"{data} has no rows; expected rows to predict for")
@@ -137,18 +125,18 @@ def image_paths(data: Any) -> Sequence[Path]:
     path = Path(data)
     if not path.exists():
         raise DataError(f"there is no {path}; expected an image or a folder of images")
-    images = [path / name for name in list_images(path)] if path.is_dir() else [path]
+    images = [path / name for name in tables.list_images(path)] if path.is_dir() else [path]
     if not images:
         raise DataError(f"{path} has no images")
     return images
 
 
-def _tables(data: Any, encoder: Encoder) -> Iterator[Piece]:
+def _tables(data: Any, encoder: Encoder) -> Iterator[tables.Piece]:
     """The columns that `encoder` needs of a table, a frame, or a list of texts."""
     assert not isinstance(encoder, ImageEncoder), "tables have an encoder of their own"
     if isinstance(data, (str, Path)):
-        data = open_table(data)
-    if isinstance(data, Table):
+        data = tables.open_table(data)
+    if isinstance(data, tables.Table):
         yield from data.pieces(encoder.needs)
         return
     if not hasattr(data, "columns"):
@@ -156,19 +144,20 @@ def _tables(data: Any, encoder: Encoder) -> Iterator[Piece]:
             raise DataError(
                 f"cannot predict for {type(data).__name__}; expected a path, a DataFrame"
             )
-        data = pandas().DataFrame({encoder.column: list(data)})
+        data = tables.pandas().DataFrame({encoder.column: list(data)})
     for name in encoder.needs:
         if name not in data.columns:
             raise DataError(
                 f"the frame has no column {name!r}; expected {', '.join(encoder.needs)}"
             )
     arrays = [_array(data[name]) for name in encoder.needs]
-    yield from arrow().Table.from_arrays(arrays, list(encoder.needs)).to_batches(PIECE_ROWS)
+    table = tables.arrow().Table.from_arrays(arrays, list(encoder.needs))
+    yield from table.to_batches(tables.PIECE_ROWS)
 
 
-def _array(column: Any) -> Array:
+def _array(column: Any) -> tables.Array:
     """A column of a frame; cells of several types become text."""
-    pa = arrow()
+    pa = tables.arrow()
     try:
         array = pa.array(column, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError):

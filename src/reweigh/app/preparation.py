@@ -4,8 +4,6 @@ inspect_files -> split_rows -> encode -> leave out unreadable and repeated rows
 -> hold some clean rows out for judging -> data.Task
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,13 +71,7 @@ class Prepared:
     release: Callable[[], None]
 
 
-def prepare(
-    options: Options,
-    folder: Path,
-    *,
-    say: Say,
-    progress: EncodingProgress = lambda what, done, total: None,
-) -> Prepared:
+def prepare(options: Options, folder: Path, *, say: Say, progress: EncodingProgress) -> Prepared:
     """Read, check and encode the data into `folder`/encoded; `progress(what, done, total)`."""
     inspected = inspect_files(options, say=say)
     split = split_rows(inspected, options, say=say)

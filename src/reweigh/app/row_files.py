@@ -1,7 +1,5 @@
 """Rows as a .csv or .parquet file, written piece by piece, whole or not there; a ranking as one."""
 
-from __future__ import annotations
-
 import csv
 import io
 import shutil

@@ -5,8 +5,6 @@ rows of data   -> clean, if marked or confirmed;  left out, if without a label, 
 rows of clean  -> clean, but for those held out for judging
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@ classes      gain = accuracy ours - accuracy theirs, of the same test rows: with
 regression   gain = mean absolute error theirs - ours; 1.96 standard errors of the differences
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

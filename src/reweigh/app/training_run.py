@@ -3,28 +3,16 @@
 prepare -> fit (and compare) -> judge -> rank -> summary.json
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from .. import runs
 from ..errors import DataError, SettingError
 from ..files import writable_folder, write_whole
-from ..runs import (
-    Json,
-    ModelDescription,
-    Network,
-    RunFile,
-    RunSource,
-    RunSummary,
-    differences,
-    read,
-    versioned,
-    write,
-)
+from ..runs import RunFile
 from ..training import Config, Now, Observer, fit
 from .audit import rank, write_ranking
 from .final_outputs import TestOutputs, TrainOutputs
@@ -48,21 +36,21 @@ class Signs:
     step: Callable[[str, Now], None] = lambda method, now: None
 
 
-def train(options: Options, out: Path, signs: Signs | None = None) -> Json:
+def train(options: Options, out: Path, signs: Signs | None = None) -> runs.Json:
     """Train on the user's data into the folder `out`; the content of its summary.json."""
-    return versioned(run_training(options, out, signs or Signs()))
+    return runs.versioned(run_training(options, out, signs or Signs()))
 
 
-def run_training(options: Options, out: Path, signs: Signs) -> RunSummary:
+def run_training(options: Options, out: Path, signs: Signs) -> runs.RunSummary:
     """`train`, with the summary as a value."""
     writable_folder(out)
     _check(out, options)
     if (out / RunFile.SUMMARY).exists():
         signs.say(f"{out} is finished; remove it, or give another --out, to train again")
-        return read(out / RunFile.SUMMARY, RunSummary)
+        return runs.read(out / RunFile.SUMMARY, runs.RunSummary)
     prepared = prepare(options, out, say=signs.say, progress=signs.encoding)
     # Only now is the folder this run's: options that were refused must not bind the next ones.
-    write(out / RunFile.OPTIONS, options)
+    runs.write(out / RunFile.OPTIONS, options)
     plan, shape = choose_config(prepared, options), choose_network(prepared, options)
     _describe(out, options, prepared, plan, shape)
     signs.say(_plan(prepared, plan, shape))
@@ -78,7 +66,7 @@ def run_training(options: Options, out: Path, signs: Signs) -> RunSummary:
     ranking = rank(prepared.task.train, ours.outcome, plan.batch, plain=plain, seen=seen)
     write_ranking(out, prepared, ours.outcome, ranking)
     summary = summarise(prepared, plan, shape, {plan.method: ours, **rivals}, ranking)
-    write(out / RunFile.SUMMARY, summary)
+    runs.write(out / RunFile.SUMMARY, summary)
     shutil.rmtree(out / RunFile.ENCODED, ignore_errors=True)
     return summary
 
@@ -87,7 +75,7 @@ def _check(out: Path, options: Options) -> None:
     """`out` must be new, or hold this very run."""
     path = out / RunFile.OPTIONS
     if path.exists():
-        if different := differences(read(path, Options), options):
+        if different := runs.differences(runs.read(path, Options), options):
             name, (there, here) = next(iter(different.items()))
             raise SettingError(
                 f"{out} holds a run with other options ({flag(name)} there "
@@ -102,7 +90,7 @@ class _Trainer:
     """Trains models of one shape on one task, and judges each on the test rows."""
 
     prepared: Prepared
-    shape: Network
+    shape: runs.Network
     signs: Signs
 
     def fit(self, plan: Config, out: Path, *, train: TrainOutputs | None = None) -> JudgedRun:
@@ -125,11 +113,11 @@ class _Trainer:
 
 
 def _describe(
-    out: Path, options: Options, prepared: Prepared, plan: Config, shape: Network
+    out: Path, options: Options, prepared: Prepared, plan: Config, shape: runs.Network
 ) -> None:
     inspected, scaling = prepared.inspected, plan.batch.scaling
     data = inspected.sources["data"].files
-    described = ModelDescription(
+    described = runs.ModelDescription(
         network=shape,
         mean=scaling.mean,
         std=scaling.std,
@@ -137,8 +125,8 @@ def _describe(
         centre=prepared.target_scale.centre,
         scale=prepared.target_scale.scale,
     )
-    write(out / RunFile.NETWORK, described)
-    source = RunSource(
+    runs.write(out / RunFile.NETWORK, described)
+    source = runs.RunSource(
         kind=inspected.kind,
         task=inspected.task,
         target=inspected.target,
@@ -152,13 +140,13 @@ def _describe(
         encoding=options.encoding,
         delimiter=getattr(data, "delimiter", None),
     )
-    write(out / RunFile.SOURCE, source)
+    runs.write(out / RunFile.SOURCE, source)
     if len(prepared.unreadable):
         names = [data.files[i] for i in prepared.unreadable]  # type: ignore[union-attr]
         write_whole(out / RunFile.UNREADABLE, "".join(f"{name}\n" for name in names))
 
 
-def _plan(prepared: Prepared, plan: Config, shape: Network) -> str:
+def _plan(prepared: Prepared, plan: Config, shape: runs.Network) -> str:
     task = prepared.task
     what = (
         f"{len(prepared.classes)} classes"

@@ -1,7 +1,5 @@
 """`reweigh audit`: every training row ranked by suspicion."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`reweigh predict`: labels and probabilities for new rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

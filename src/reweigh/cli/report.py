@@ -1,7 +1,5 @@
 """`reweigh report`: tables and figures of what lies in a folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

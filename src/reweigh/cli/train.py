@@ -3,8 +3,6 @@
 The options are those of `app.Options`: names, types, defaults and help come from its fields.
 """
 
-from __future__ import annotations
-
 import inspect
 import itertools
 from collections.abc import Callable

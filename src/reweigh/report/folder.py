@@ -1,7 +1,5 @@
 """Which report a folder gets, by what is in it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Everything that came from the user's files (labels, cells, texts, names) is esca
 pictures are decoded and drawn anew, never copied.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import json

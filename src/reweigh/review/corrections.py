@@ -5,8 +5,6 @@ be those of the run. A decision carried out on another row than the one a person
 worse than none.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Callable, Mapping

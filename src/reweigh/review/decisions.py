@@ -7,13 +7,11 @@ confirmed to the person once its line has reached the disk (fsync), so it surviv
 Such an end can leave a torn last line; it was never confirmed, and opening the file removes it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -148,13 +146,8 @@ class Decisions:
     def add(self, decision: Decision) -> None:
         """Write a decision; on return it is on the disk. A failed write leaves no trace."""
         self._check(decision)
-        record = {
-            "at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
-            "index": decision.index,
-            "action": decision.action,
-            "label": decision.label,
-        }
-        line = json.dumps(record).encode() + b"\n"
+        at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        line = json.dumps({"at": at, **asdict(decision)}).encode() + b"\n"
         try:
             written = os.write(self._file, line)
             if written != len(line):

@@ -3,8 +3,6 @@
 Bytes that are not text in the file's encoding are carried along and written back as they were.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -10,8 +10,6 @@ Cells of a .csv that a spreadsheet would run get a leading apostrophe, unless `e
 a file of any size takes the memory of its longest record.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator, Mapping

@@ -7,8 +7,6 @@
 - Bodies are bounded. Every answer forbids inline script, foreign content, framing and type guessing.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 

@@ -1,7 +1,5 @@
 """What the templates are given: the card of one suspect, the progress, labels to choose from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..errors import DataError

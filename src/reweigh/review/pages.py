@@ -9,8 +9,6 @@
 Nothing in an address is ever a path: images are found by row, files in a table of names.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import threading
@@ -94,30 +92,22 @@ class Pages:
         """The counts, and the decision about a row; the page asks now and then, since other tabs decide too."""
         row = _row(request.query_params.get("row"))
         selection = SuspectSelection.of(request.query_params)
-        return JSONResponse(
-            {
-                "progress": render(
-                    "progress.html", **page_content.progress(self._review, selection)
-                ),
-                "state": in_words(self._review.history.of(row)) if row is not None else None,
-            }
-        )
+        shown = render("progress.html", **page_content.progress(self._review, selection))
+        state = in_words(self._review.history.of(row)) if row is not None else None
+        return JSONResponse({"progress": shown, "state": state})
 
     def classes(self, request: Request) -> Response:
         """Every label, and how to show it."""
-        return JSONResponse(
-            [[name, visible_text.label(name)] for name in self._review.run.source.classes]
-        )
+        names = self._review.run.source.classes
+        return JSONResponse([[name, visible_text.label(name)] for name in names])
 
     def image(self, request: Request) -> Response:
         """The image of a suspect."""
-        review = self._review
-        position = review.suspects.position(request.path_params["index"])
-        if position is None or review.run.source.kind != "images":
+        source, suspects = self._review.run.source, self._review.suspects
+        position = suspects.position(request.path_params["index"])
+        if position is None or source.kind != "images":
             raise HTTPException(404)
-        picture = suspect_image.picture(
-            review.run.source.data, review.suspects.at(position).example
-        )
+        picture = suspect_image.picture(source.data, suspects.at(position).example)
         content, media_type = suspect_image.content(picture)
         return Response(content, media_type=media_type)
 

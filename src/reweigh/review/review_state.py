@@ -5,8 +5,6 @@ rows stay in that walk, so that one can look back. A decision leads to the next 
 in the selection; after the last row comes the first.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Serving the review on this computer alone, until Ctrl-C."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

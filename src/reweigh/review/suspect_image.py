@@ -5,8 +5,6 @@ The path comes from suspects.parquet, never from a request, and is still not tru
 images only, so that nothing in it can run.
 """
 
-from __future__ import annotations
-
 import io
 import warnings
 from dataclasses import dataclass

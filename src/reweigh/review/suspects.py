@@ -5,8 +5,6 @@ they are looked at, or one after the other to search them: at most one row group
 one page of a group that was written in small pages.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading

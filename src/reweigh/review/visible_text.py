@@ -6,8 +6,6 @@ text is cut, and its length is said. Right-to-left text stays as it is; the page
 text around it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

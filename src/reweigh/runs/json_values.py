@@ -6,8 +6,6 @@
 A tuple is a JSON list, a dataclass a JSON object, a Path an absolute path as a string.
 """
 
-from __future__ import annotations
-
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass

@@ -1,7 +1,5 @@
 """Run folders, opened and checked: one check of the version, for every file that has one."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

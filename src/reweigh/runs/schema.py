@@ -1,11 +1,4 @@
-"""What the files of a run folder hold. The fields are the keys of the JSON, in this order.
-
-source.json    RunSource           preprocess.json     EncoderState
-network.json   ModelDescription    audit.parquet       AuditRow
-summary.json   RunSummary          suspects.parquet    Suspect
-"""
-
-from __future__ import annotations
+"""What the files of a run folder hold. The fields are the keys of the JSON, in this order."""
 
 import re
 from collections.abc import Mapping

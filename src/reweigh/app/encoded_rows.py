@@ -11,7 +11,6 @@ import math
 import mmap
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -66,18 +65,37 @@ def _encode(
     source: SourceFile, encoder: Encoder, path: Path, progress: Callable[[int], None]
 ) -> dict[str, Any]:
     """Write the rows; their digests, and which of them could be read."""
+    count, shape = len(source), tuple(encoder.shape)
+    half = 4 * count * math.prod(shape) > HALF_ABOVE
+    images = isinstance(encoder, ImageEncoder)
+    dtype = np.dtype("uint8" if images else "float16" if half else "float32")
+    _check_room(path.parent, count * math.prod(shape) * dtype.itemsize)
+    descr = np.lib.format.dtype_to_descr(dtype)
+    header = {"descr": descr, "fortran_order": False, "shape": (count, *shape)}
     digests, readable, done = [], [], 0
-    dtype = "float16" if 4 * len(source) * math.prod(encoder.shape) > HALF_ABOVE else "float32"
-    if isinstance(encoder, ImageEncoder):
-        dtype = "uint8"
-    with writing(path, rows=len(source), shape=encoder.shape, dtype=dtype) as write:
+    with whole_file(path) as stream:  # gets its name at the very end
+        np.lib.format.write_array_header_2_0(stream, header)
         for features, digest, sound in _pieces(source.files, encoder):
-            write(features)
+            stream.write(np.ascontiguousarray(features, dtype=dtype).data)
             digests.append(digest)
             readable.append(sound)
             done += len(features)
             progress(done)
+        if done != count:
+            raise DataError(
+                f"{done:,} rows were read where {count:,} had been counted; "
+                "did the file change meanwhile? run the command again"
+            )
     return {"digests": np.concatenate(digests), "readable": np.concatenate(readable)}
+
+
+def _check_room(folder: Path, size: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise DataError(
+            f"encoding takes {size / 1e9:.1f} GB and {folder} has {free / 1e9:.1f} GB free; "
+            "make room, or give --out on another disk"
+        )
 
 
 def _pieces(files: Table | ImageFolder, encoder: Encoder) -> Iterator[tuple[Any, Any, Any]]:
@@ -114,40 +132,6 @@ def _made_of(source: SourceFile, encoder: Encoder) -> str:
         status = path.stat()
         digest.update(f"{path.resolve()} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()
-
-
-@contextmanager
-def writing(
-    path: Path, *, rows: int, shape: tuple[int, ...], dtype: str
-) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
-    """Append pieces [k, *shape] until there are `rows`; the file gets its name at the very end."""
-    size = rows * math.prod(shape) * np.dtype(dtype).itemsize
-    free = shutil.disk_usage(path.parent).free
-    if size > free:
-        raise DataError(
-            f"encoding takes {size / 1e9:.1f} GB and {path.parent} has {free / 1e9:.1f} GB free; "
-            "make room, or give --out on another disk"
-        )
-    done = 0
-    with whole_file(path) as stream:
-        header = {
-            "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
-            "fortran_order": False,
-            "shape": (rows, *shape),
-        }
-        np.lib.format.write_array_header_2_0(stream, header)
-
-        def write(piece: npt.NDArray[Any]) -> None:
-            nonlocal done
-            done += len(piece)
-            stream.write(np.ascontiguousarray(piece, dtype=dtype).data)
-
-        yield write
-        if done != rows:
-            raise DataError(
-                f"{done:,} rows were read where {rows:,} had been counted; "
-                "did the file change meanwhile? run the command again"
-            )
 
 
 def mapped(path: Path) -> tuple[Tensor, Callable[[], None]]:

@@ -111,7 +111,7 @@ def _with_common_classes(split: RowSplit, *, only_clean_classes: bool, say: Say)
             )
         keep = np.isin(split.train.labels, sorted(in_clean))
         say(f"{int(np.sum(~keep)):,} rows of classes without a clean row are left out: {listed}")
-        split = _renumbered(split, sorted(in_clean), keep)
+        split = _renumbered(split, sorted(in_clean))
     if len(split.classes) < 2:
         raise DataError(
             f"there is only one class, {split.classes[0]!r}; expected two or more to tell apart"
@@ -119,7 +119,8 @@ def _with_common_classes(split: RowSplit, *, only_clean_classes: bool, say: Say)
     return split
 
 
-def _renumbered(split: RowSplit, kept: list[int], in_train: npt.NDArray[np.bool_]) -> RowSplit:
+def _renumbered(split: RowSplit, kept: list[int]) -> RowSplit:
+    """Only the rows of the classes `kept`, which become 0, 1, 2, ..."""
     place = np.full(len(split.classes), -1.0)
     place[kept] = np.arange(len(kept))
 
@@ -127,13 +128,9 @@ def _renumbered(split: RowSplit, kept: list[int], in_train: npt.NDArray[np.bool_
         part = part.where(np.isin(part.labels, kept))
         return LabelledRows(part.rows, place[part.labels.astype(int)])
 
-    return RowSplit(
-        tuple(split.classes[c] for c in kept),
-        moved(split.train.where(in_train)),
-        moved(split.own_clean),
-        moved(split.clean),
-        moved(split.test),
-    )
+    classes = tuple(split.classes[c] for c in kept)
+    parts = (split.train, split.own_clean, split.clean, split.test)
+    return RowSplit(classes, *map(moved, parts))
 
 
 def hold_out(

@@ -80,11 +80,7 @@ def correct_delimited(source: RunSource, corrections: Corrections, out: IO[bytes
                 if (safe := corrections.safe(cell)) != cell:
                     changes[place] = safe
                     met.guarded += 1
-            written.write(
-                with_cells(record, changes, delimiter=delimiter, count=len(cells))
-                if changes
-                else record
-            )
+            written.write(with_cells(record, changes, delimiter=delimiter, count=len(cells)))
     _check_rows(source, rows)
     return met
 

@@ -74,6 +74,8 @@ def with_cells(record: str, changes: dict[int, str], *, delimiter: str, count: i
     >>> with_cells('1,"a, b", x \r\n', {2: "y,z"}, delimiter=",", count=3)
     '1,"a, b","y,z"\r\n'
     """
+    if not changes:
+        return record
     spans = _spans(record, delimiter)
     if len(spans) != count:
         raise DataError(f"a record of {count} cells is quoted in a way that cannot be kept")

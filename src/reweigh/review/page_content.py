@@ -1,6 +1,7 @@
 """What the templates are given: the card of one suspect, the progress, labels to choose from."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from ..errors import DataError
 from ..runs import Json, Suspect
@@ -38,22 +39,22 @@ def card(review: ReviewState, selection: SuspectSelection, position: int) -> Car
     """The card of the suspect at a position."""
     suspect, source = review.suspects.at(position), review.run.source
     agrees = suspect.suggested_label == suspect.given_label
-    common = {
-        "suspect": suspect,
-        "place": review.place(selection, position),
-        "state": in_words(review.history.of(suspect.index)),
-        "suggestion": None if agrees else suspect.suggested_label,
-    }
+    shown = partial(
+        Card,
+        suspect,
+        review.place(selection, position),
+        state=in_words(review.history.of(suspect.index)),
+        suggestion=None if agrees else suspect.suggested_label,
+    )
     if source.kind == "text":
-        text = visible_text.shortened(suspect.example, visible_text.LONGEST_TEXT)
-        return Card(**common, text=text)  # type: ignore[arg-type]
+        return shown(text=visible_text.shortened(suspect.example, visible_text.LONGEST_TEXT))
     if source.kind == "table":
         cells, more = visible_text.cells(suspect.example, target=source.target)
-        return Card(**common, cells=tuple(cells), more_cells=more)  # type: ignore[arg-type]
+        return shown(cells=tuple(cells), more_cells=more)
     try:
-        return Card(**common, picture=suspect_image.picture(source.data, suspect.example))  # type: ignore[arg-type]
+        return shown(picture=suspect_image.picture(source.data, suspect.example))
     except DataError as error:
-        return Card(**common, problem=visible_text.visible(str(error)))  # type: ignore[arg-type]
+        return shown(problem=visible_text.visible(str(error)))
 
 
 def in_words(decision: Decision | None) -> str | None:

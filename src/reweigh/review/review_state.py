@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import SettingError, unknown
 from ..runs import TrainedRun
-from .decisions import ACTIONS, UNDO, Decision, Decisions, History, check_shape
+from .decisions import ACTIONS, UNDO, Decision, Decisions, check_shape
 from .suspect_selection import OPEN, SuspectSelection
 from .suspects import Flags, Suspects
 
@@ -49,12 +49,17 @@ class WalkPlace:
 
 
 class ReviewState:
-    """The state of a review. One lock, so that two tabs see the same order of events."""
+    """The state of a review. One lock, so that two tabs see the same order of events.
+
+    history     what was decided so far
+    repaired    bytes of a torn last line that were removed on opening
+    """
 
     def __init__(self, run: TrainedRun) -> None:
         self.run = run
         self.suspects = Suspects(run.suspects)
         self._decisions = Decisions(run.decisions, check=self._check)
+        self.history, self.repaired = self._decisions.history, self._decisions.repaired
         self._lock = threading.Lock()
         self._states = np.zeros(len(self.suspects), dtype=np.int8)
         for index in self.history.standing():
@@ -67,20 +72,10 @@ class ReviewState:
         """Free the file of decisions for another process."""
         self._decisions.close()
 
-    @property
-    def history(self) -> History:
-        """What was decided so far."""
-        return self._decisions.history
-
     def standing(self) -> Mapping[int, Decision]:
         """What stands now, by row, in the order of the rows."""
         with self._lock:
             return self.history.standing()
-
-    @property
-    def repaired(self) -> int:
-        """Bytes of a torn last line that were removed on opening."""
-        return self._decisions.repaired
 
     def progress(self, selection: SuspectSelection | None = None) -> ReviewProgress:
         """How far the review is: of all suspects, or of those with the properties of a selection."""

@@ -40,6 +40,12 @@ def is_mutable(func: OpOverload) -> bool:
     return bool(func._schema.is_mutable)
 
 
+@cache
+def name_of(func: OpOverload) -> str:
+    """The name of an operation without its namespace and overload: `add_` for aten::add_.Tensor."""
+    return str(func._schema.name.rpartition("::")[2])
+
+
 def out_of_place(func: OpOverload) -> OpOverload | None:
     """The operation that computes the same without writing to its argument: `add` for `add_`."""
     name = func._schema.name.removeprefix("aten::")

@@ -26,6 +26,7 @@ from ..model import (
     empty,
     evaluate,
     leading_sizes,
+    leaves,
     on_host,
     require_gradient,
     unhooked,
@@ -147,6 +148,7 @@ def _gradient(
 
 def _dense(scalar: Tensor, theta: Sequence[nn.Parameter]) -> tuple[Tensor, ...]:
     """The gradient of a scalar, without the hooks that users have registered on parameters."""
+    leaves(scalar.grad_fn)  # refused where the graph hides parameters
     with unhooked(theta):
         values = torch.autograd.grad(scalar, theta, materialize_grads=True, allow_unused=True)
     return tuple(v.to_dense() if v.is_sparse else v for v in values)

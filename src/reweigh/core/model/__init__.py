@@ -8,7 +8,9 @@ autograd_graph     the graph of a pass: its leaves, its hooks, a gradient of our
 """
 
 # isort: off
-from .autograd_graph import leaves, unhooked, with_gradient
+from .autograd_graph import (
+    REENTRANT_CHECKPOINT, hidden_parameters, leaves, unhooked, with_gradient,
+)  # fmt: skip
 from .loss import (
     Batch, Loss, batch_size, differentiable_losses, empty, evaluate, is_flat, leading_sizes,
     per_example, require_examples, require_finite, require_gradient, require_one_each,

@@ -9,7 +9,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...errors import UnsupportedModelError
+
 Gradient = Callable[[Tensor], Sequence[Tensor | None]]
+
+
+REENTRANT_CHECKPOINT = "CheckpointFunctionBackward"  # a node that runs a graph of its own
+
+
+def hidden_parameters() -> UnsupportedModelError:
+    """The error for a graph that does not show the parameters it uses."""
+    return UnsupportedModelError(
+        "torch.utils.checkpoint with use_reentrant=True hides the parameters inside it from the graph; "
+        "expected use_reentrant=False (transformers: gradient_checkpointing_kwargs="
+        "{'use_reentrant': False})"
+    )
 
 
 def leaves(node: Any) -> list[Tensor]:
@@ -22,6 +36,8 @@ def leaves(node: Any) -> list[Tensor]:
         if current is None or current in seen:
             continue
         seen.add(current)
+        if current.name() == REENTRANT_CHECKPOINT:
+            raise hidden_parameters()
         variable = getattr(current, "variable", None)
         if isinstance(variable, Tensor):
             found.append(variable)

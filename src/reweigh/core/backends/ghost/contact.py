@@ -68,6 +68,10 @@ class Contact(Protocol):
         """The contact on some of its rows."""
         ...
 
+    def require_untouched(self) -> None:
+        """Raise if what was captured has been written since the pass."""
+        ...
+
     def release(self) -> None:
         """Forget the graph; keep what `scores` and `gradients` need."""
         ...

@@ -16,6 +16,24 @@ from ...torch_internals import base_of
 from .contact import Contact
 from .example_rows import Layout, find_layout
 
+# Nodes of autograd's graph, and operations, that move rows by indices which may come from data. Where
+# the examples lie can then differ from batch to batch, with all shapes alike.
+BY_DATA_NODES = {
+    f"{name}Backward{i}"
+    for name in (
+        "Index", "IndexSelect", "IndexAdd", "IndexCopy", "IndexFill", "IndexPut", "IndexReduce",
+        "Gather", "Scatter", "ScatterAdd", "ScatterReduce", "Take", "MaskedSelect", "MaskedScatter",
+        "Sort", "Topk", "PackPaddedSequence", "Embedding", "SegmentReduce", "Repeat_Interleave",
+    )
+    for i in range(3)
+}  # fmt: skip
+BY_DATA_CALLS = {
+    "index", "index_select", "index_add", "index_add_", "index_copy", "index_copy_", "index_fill",
+    "index_put", "index_put_", "_index_put_impl_", "index_reduce", "gather", "scatter", "scatter_",
+    "scatter_add", "scatter_add_", "scatter_reduce", "take", "masked_select", "masked_scatter",
+    "sort", "topk", "_pack_padded_sequence", "segment_reduce",
+}  # fmt: skip
+
 
 def layouts_of(
     contacts: Sequence[Contact],

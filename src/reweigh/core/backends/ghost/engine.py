@@ -100,7 +100,8 @@ class GhostPass:
     """One forward pass and its contacts; the engines differ in how they find these.
 
     leaves: ids of the tensors that a backward would leave a gradient in.
-    path:   what the pass did; the examples lie the same way in every pass of one path.
+    path:   what the pass did; the examples lie the same way in every pass of one path, unless
+            by_data: then indices that come from data may move them, and every pass is measured.
     direct: [n], the score of a part of the loss that does not involve the batch.
     """
 
@@ -112,10 +113,13 @@ class GhostPass:
         leaves: set[int],
         path: Hashable,
         records: Records[Layouts],
+        *,
+        by_data: bool,
         direct: Tensor | None = None,
     ) -> None:
         self.view, self.losses, self.contacts = view, losses, contacts
-        self.leaves, self.direct = leaves, direct
+        self.leaves, self.by_data, self.direct = leaves, by_data, direct
+        self._plain: list[Tensor] | None = None  # gradients of the sum of the losses, once measured
         self._records = records
         self._key = (path, *_shapes(contacts, len(losses)))
         self._record: Record[Layouts] | None = records.get(self._key)
@@ -139,12 +143,13 @@ class GhostPass:
     def layouts(self, names: Sequence[str], parameters: Sequence[Tensor]) -> Layouts:
         """Where the examples lie in the result of every contact; measured where that is due."""
         record = self._record
-        if record is not None and not self.due():
+        if record is not None and not self.by_data and not self.due():
             return record.value
         losses, factors = self.losses, probe(self.losses)
+        self._plain = _backward(losses, self.contacts, torch.ones_like(losses), keep=True)
         layouts, self._certain = layouts_of(
             self.contacts,
-            _backward(losses, self.contacts, torch.ones_like(losses), keep=True),
+            self._plain,
             _backward(losses, self.contacts, factors, keep=True),
             factors,
             tolerance=tolerance(self.view.precision(losses)),
@@ -152,9 +157,13 @@ class GhostPass:
         )
         return layouts
 
-    def capture(self, layouts: Layouts, factors: Tensor, *, keep: bool) -> Capture:
-        """Go back to the contacts with sum_i factors_i f_i. keep: the graph is needed again."""
-        outputs = _backward(self.losses, self.contacts, factors, keep=keep)
+    def capture(self, layouts: Layouts, factors: Tensor | None, *, keep: bool) -> Capture:
+        """Go back to the contacts with sum_i factors_i f_i; None is all ones. keep: the graph is
+        needed again."""
+        outputs = None if factors is not None else self._plain
+        if outputs is None:
+            ones = torch.ones_like(self.losses) if factors is None else factors
+            outputs = _backward(self.losses, self.contacts, ones, keep=keep)
         return Capture(list(self.contacts), outputs, layouts, len(self.losses))
 
     def remember(self, layouts: Layouts) -> None:
@@ -170,7 +179,7 @@ class GhostPass:
         losses, due = self.losses, self.due()
         layouts = self.layouts(direction.names, direction.parameters)
         assembles = self.assembles(direction.parameters)
-        capture = self.capture(layouts, torch.ones_like(losses), keep=due or not assembles)
+        capture = self.capture(layouts, None, keep=due or not assembles)
         scores = capture.scores(direction.values, losses, self.direct)
         if due:
             update = partial(capture.gradient, parameters=direction.parameters)
@@ -223,6 +232,8 @@ class Capture:
 
         Examples without weight are left out, where finding them needs no wait for a device.
         """
+        for contact in self.contacts:
+            contact.require_untouched()
         n, parts = self.n, dict[Origin, Tensor]()
         kept = weights.nonzero().flatten() if on_host(weights) else None
         some = kept is not None and 0 < len(kept) < WORTH_SKIPPING * n

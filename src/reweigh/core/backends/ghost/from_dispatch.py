@@ -33,9 +33,10 @@ from ...ops import (
     tensors_in,
 )
 from ...proof import Records
-from ...torch_internals import OpOverload, base_of, is_mutable, version_of
+from ...torch_internals import OpOverload, base_of, is_mutable, name_of, version_of
 from ..base import TrainPass
 from .contact import Origin, Transposed
+from .coupling import BY_DATA_CALLS
 from .engine import GhostPass, Layouts
 from .example_rows import Layout
 
@@ -72,7 +73,10 @@ def watched_pass(pass_: TrainPass, direction: Direction, records: Records[Layout
     finally:
         mode.release()
     reachable = {id(leaf) for leaf in leaves(losses.grad_fn)}
-    return GhostPass(view, losses, contacts, reachable, tuple(mode.path), records, direct)
+    by_data = any(name_of(func) in BY_DATA_CALLS for func in set(mode.path))
+    return GhostPass(
+        view, losses, contacts, reachable, tuple(mode.path), records, by_data=by_data, direct=direct
+    )
 
 
 class WatchedContact:
@@ -151,7 +155,7 @@ class WatchedContact:
 
     def tangent(self, g: Tensor) -> Tensor | None:
         """(d op / d W) . V: the tangent of the result with the batch held fixed."""
-        self._check_untouched()
+        self.require_untouched()
         found = self.found
 
         def lookup(value: Any) -> Tensor | None:
@@ -175,12 +179,13 @@ class WatchedContact:
 
     def gradients(self, cotangent: Tensor) -> list[Tensor | None]:
         """The gradient with respect to each of `sources`, given that at the result."""
-        self._check_untouched()
+        self.require_untouched()
         return gradients_of_call(
             self.func, self.args, self.kwargs, self.out, cotangent, self.sources
         )
 
-    def _check_untouched(self) -> None:
+    def require_untouched(self) -> None:
+        """Raise if an argument was written since it was used."""
         if any(version_of(x) != version for x, version in self._versions):
             raise UnsupportedModelError(
                 f"an input of {self.func} was overwritten in place after it was used: "

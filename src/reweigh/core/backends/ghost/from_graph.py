@@ -17,11 +17,18 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
 
 from ...clean import PartlyFactored, collected, paying
-from ...model import Direction, differentiable_losses
+from ...model import (
+    REENTRANT_CHECKPOINT,
+    Direction,
+    ModelView,
+    differentiable_losses,
+    hidden_parameters,
+)
 from ...ops import RECORDED, Layer, Linear, Use
 from ...proof import Records, same_gradient
-from ...torch_internals import result_metadata
+from ...torch_internals import result_metadata, version_of
 from ..base import TrainPass
+from .coupling import BY_DATA_NODES
 from .engine import GhostPass, Layouts
 from .example_rows import Layout
 
@@ -38,7 +45,7 @@ def plain_pass(
     reading = read(losses, direction.parameters)
     if reading is None:  # a parameter is used in an unknown way
         return None
-    return GhostPass(view, losses, reading.contacts, reading.leaves, reading.path, records)
+    return reading.ghost_pass(view, losses, records)
 
 
 class CleanFactors:
@@ -91,6 +98,7 @@ class RecordedContact:
     shape: tuple[int, ...]
     parameters: Sequence[Tensor]
     func: str
+    versions: tuple[int, ...] = ()  # of the layer's inputs when they were taken out of the graph
 
     @property
     def sources(self) -> list[Tensor]:
@@ -158,8 +166,19 @@ class RecordedContact:
 
     def release(self) -> None:
         """Keep the layer's own inputs and nothing of the graph."""
-        self.edge = None
-        self.layer = on_inputs(self.layer, tuple(map(Tensor.detach, self.layer.inputs)))
+        if self.edge is not None:
+            self.edge = None
+            self.versions = tuple(map(version_of, self.layer.inputs))
+            self.layer = on_inputs(self.layer, tuple(map(Tensor.detach, self.layer.inputs)))
+
+    def require_untouched(self) -> None:
+        """Raise, as autograd does, if an input was written since the pass."""
+        if tuple(map(version_of, self.layer.inputs)) != self.versions:
+            raise RuntimeError(
+                "one of the tensors needed for the gradient has been modified by an in-place "
+                f"operation since the step was weighed: an input of {self.func}. Call backward() "
+                "before the next batch is copied into the same tensor"
+            )
 
 
 def on_inputs(layer: Layer, inputs: tuple[Tensor, ...]) -> Layer:
@@ -174,6 +193,13 @@ class Reading:
     contacts: list[RecordedContact]
     leaves: set[int]
     path: tuple[Any, ...]
+    by_data: bool  # whether rows are moved by indices that may come from data
+
+    def ghost_pass(self, view: ModelView, losses: Tensor, records: Records[Layouts]) -> GhostPass:
+        """The pass that made `losses`, with these contacts."""
+        return GhostPass(
+            view, losses, self.contacts, self.leaves, self.path, records, by_data=self.by_data
+        )
 
 
 def read(losses: Tensor, parameters: Sequence[Tensor]) -> Reading | None:
@@ -184,6 +210,7 @@ def read(losses: Tensor, parameters: Sequence[Tensor]) -> Reading | None:
     path: list[Any] = []
     leaves: set[int] = set()
     contacts: list[RecordedContact] = []
+    by_data = False
     stack = [losses.grad_fn]
     while stack:
         node: Any = stack.pop()
@@ -211,7 +238,11 @@ def read(losses: Tensor, parameters: Sequence[Tensor]) -> Reading | None:
             if contact is None:
                 return None
             contacts.append(contact)
-    return Reading(contacts, leaves, tuple(path))
+        elif name in BY_DATA_NODES:
+            by_data = True
+        elif name == REENTRANT_CHECKPOINT:
+            raise hidden_parameters()
+    return Reading(contacts, leaves, tuple(path), by_data)
 
 
 def _use(node: Any, places: dict[int, int], leaves: set[int], path: list[Any]) -> Use | None:

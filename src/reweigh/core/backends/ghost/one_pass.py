@@ -142,7 +142,7 @@ class OnePass:
             self._plans[batch.shapes] = plan
         if plan.factors is None:
             return None
-        run = GhostPass(view, losses, reading.contacts, reading.leaves, reading.path, self._records)
+        run = reading.ghost_pass(view, losses, self._records)
         due = run.due()
         if due:
             _require_pure(run, theta)

@@ -7,7 +7,9 @@ plausible weights that mean nothing.
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import torch
@@ -151,10 +153,49 @@ def batch_size(batch: Batch, *, which: str = "train") -> int:
 
 
 def rows(batch: Batch, start: int, stop: int) -> Batch:
-    """Examples `start` to `stop` of a batch; what is not a tensor is passed on as it is."""
-    return tree_map(
-        lambda leaf: leaf[start:stop] if isinstance(leaf, Tensor) and leaf.ndim > 0 else leaf, batch
-    )
+    """Examples `start` to `stop` of a batch: of every tensor, array and list with one entry each.
+
+    What has no length, or another one, belongs to the batch as a whole and is passed on as it is.
+    """
+    n = batch_size(batch)
+    if isinstance(batch, list | tuple):  # of parts, even if there are as many as examples
+        return _rebuilt(batch, [_cut(part, n, start, stop) for part in batch])
+    return _cut(batch, n, start, stop)
+
+
+def _cut(part: Any, n: int, start: int, stop: int) -> Any:
+    if isinstance(part, Tensor) or hasattr(part, "__array__"):
+        return part[start:stop] if part.ndim > 0 and part.shape[0] == n else part
+    if isinstance(part, Mapping):
+        return _rebuilt(part, {key: _cut(x, n, start, stop) for key, x in part.items()})
+    if isinstance(part, list | tuple):
+        holds_parts = any(isinstance(x, Tensor) and x.shape[:1] == (n,) for x in part)
+        if len(part) == n and holds_parts:
+            raise BatchError(
+                f"a {type(part).__name__} of {n} tensors, some of {n} rows, in a batch of {n} "
+                f"examples can be read in two ways; expected a dict of named parts, or another "
+                f"number of examples, so that the batch can be cut into chunks"
+            )
+        if len(part) == n:
+            return part[start:stop]
+        return _rebuilt(part, [_cut(x, n, start, stop) for x in part])
+    if hasattr(part, "__len__") and not isinstance(part, str | bytes) and len(part) == n:
+        raise BatchError(
+            f"a {type(part).__name__} of {n} entries in a batch of {n} examples cannot be cut into "
+            f"chunks; expected tensors, arrays, lists, tuples and mappings"
+        )
+    return part
+
+
+def _rebuilt(like: Any, parts: Any) -> Any:
+    """A container of the same kind with other parts."""
+    if isinstance(like, dict | UserDict):
+        again = copy(like)  # keeps what a class of its own has besides its entries
+        again.update(parts)
+        return again
+    if isinstance(like, tuple) and hasattr(like, "_fields"):
+        return type(like)(*parts)
+    return type(like)(parts)
 
 
 def require_same_device(train: Batch, clean: Batch) -> None:

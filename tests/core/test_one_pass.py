@@ -34,6 +34,11 @@ def batch(n: int, *shape: int):
     return x.double(), y
 
 
+def asked(model, loss, **options) -> reweigh.Reweighter:
+    """One pass for a loss or model of the user's own: only where the user vouches for them."""
+    return reweigh.Reweighter(model, loss, one_pass=True, **options)
+
+
 class Rows:
     """A loss that notes how many rows each of its calls had."""
 
@@ -83,7 +88,7 @@ def test_every_model_is_weighed_by_the_definition(problem, monkeypatch):
     monkeypatch.setattr(joint, "_light", lambda *_: True)  # also where two passes are lighter
     model, loss, train, clean = problem.make(torch.float64)
     rows = Rows(loss)
-    reweighter = reweigh.Reweighter(model, rows, safeguard=None)
+    reweighter = asked(model, rows, safeguard=None)
     for _ in range(3):  # the third is no proof
         state = torch.get_rng_state()
         buffers = [b.clone() for b in model.buffers()]
@@ -109,7 +114,7 @@ def test_a_buffer_that_the_graph_has_saved_is_no_reason_for_two_passes():
             return self.second(self.first(x) * self.scale)
 
     rows, model = Rows(), Scaled().double()
-    reweighter = reweigh.Reweighter(model, rows, safeguard=None)
+    reweighter = asked(model, rows, safeguard=None)
     assert one_pass(reweighter, rows)
     matches(reweighter, cross_entropy, batch(N), batch(M))
 
@@ -118,26 +123,26 @@ def test_a_buffer_that_the_graph_has_saved_is_no_reason_for_two_passes():
 @pytest.mark.parametrize(("n", "m"), [(24, 5), (24, 1), (400, 7), (24, 12), (6, 6), (4, 9)])
 def test_scores_and_update_of_linear_layers(n, m, bias):
     model = net(bias=bias)
-    reweighter = reweigh.Reweighter(model, cross_entropy, safeguard=None)
+    reweighter = asked(model, cross_entropy, safeguard=None)
     for _ in range(4):
         matches(reweighter, cross_entropy, batch(n), batch(m))
 
 
 def test_small_networks_take_one_pass():
     rows = Rows()
-    assert one_pass(reweigh.Reweighter(net(), rows), rows)
+    assert one_pass(asked(net(), rows), rows)
 
 
 def test_as_many_clean_rows_take_one_pass_while_that_holds_less():
     for n, less in ((6, True), (N, False)):
         rows = Rows()
-        assert one_pass(reweigh.Reweighter(net(), rows), rows, n=n, m=n) == less
+        assert one_pass(asked(net(), rows), rows, n=n, m=n) == less
 
 
 @pytest.mark.parametrize("before", [0, 3])
 def test_a_batch_that_takes_two_passes_decides_for_its_shapes_alone(before):
     rows, model = Rows(), net()
-    reweighter = reweigh.Reweighter(model, rows, safeguard=None)
+    reweighter = asked(model, rows, safeguard=None)
     for _ in range(before):
         reweighter(batch(N), batch(M))
     matches(reweighter, cross_entropy, batch(2), batch(20))
@@ -148,14 +153,14 @@ def test_a_batch_that_takes_two_passes_decides_for_its_shapes_alone(before):
 def test_two_passes_where_they_hold_less():
     model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, CLASSES))
     rows = Rows()
-    weigher = reweigh.Reweighter(model.double(), rows)
+    weigher = asked(model.double(), rows)
     assert not one_pass(weigher, rows, make=lambda n: batch(n, 1, 8, 8))
 
 
 def test_dropout_takes_two_passes_and_draws_as_ever():
     model = nn.Sequential(nn.Linear(20, 30), nn.Dropout(0.5), nn.Linear(30, CLASSES)).double()
     rows = Rows()
-    reweighter = reweigh.Reweighter(model, rows)
+    reweighter = asked(model, rows)
     assert not one_pass(reweighter, rows)
     matching = batch(N), batch(M)
     state = torch.get_rng_state()
@@ -165,7 +170,7 @@ def test_dropout_takes_two_passes_and_draws_as_ever():
 
 
 def test_a_model_without_randomness_leaves_the_generator_alone():
-    reweighter = reweigh.Reweighter(net(), cross_entropy)
+    reweighter = asked(net(), cross_entropy)
     for _ in range(3):
         train, clean = batch(N), batch(M)
         state = torch.get_rng_state()
@@ -185,7 +190,7 @@ def test_a_model_without_randomness_leaves_the_generator_alone():
 )
 def test_hooks_never_see_a_mixed_batch(register):
     model, seen = net(), []
-    reweighter = reweigh.Reweighter(model, cross_entropy)
+    reweighter = asked(model, cross_entropy)
     reweighter(batch(N), batch(M))
     register(model[2], seen)
     for _ in range(5):
@@ -203,7 +208,7 @@ def test_a_loss_that_depends_on_who_else_is_there():
         )  # no gradient mixes examples, but the size of the batch counts
 
     rows = Rows(loss)
-    reweighter = reweigh.Reweighter(net(), rows, safeguard=None)
+    reweighter = asked(net(), rows, safeguard=None)
     assert not one_pass(reweighter, rows)
     matches(reweighter, loss, batch(N), batch(M))
 
@@ -216,7 +221,7 @@ def test_a_size_that_begins_to_count_is_found_when_it_is_looked_at_again():
         return values * (1 + ramp * len(values))
 
     rows = Rows(loss)
-    reweighter = reweigh.Reweighter(net(), rows, safeguard=None)
+    reweighter = asked(net(), rows, safeguard=None)
     assert one_pass(reweighter, rows)
     ramp = 0.5
     matches(reweighter, loss, batch(N), batch(M))  # the fourth use is one of those
@@ -235,7 +240,7 @@ def test_a_buffer_that_is_written_takes_two_passes():
             return self.net(x)
 
     rows, model = Rows(), Counting()
-    reweighter = reweigh.Reweighter(model, rows)
+    reweighter = asked(model, rows)
     assert not one_pass(reweighter, rows)
     before = float(model.rows)
     reweighter(batch(N), batch(M))
@@ -251,7 +256,7 @@ def test_batches_of_other_shapes_take_two_passes():
         return {"x": x, "y": y}
 
     rows = Rows(loss)
-    reweighter = reweigh.Reweighter(net(), rows, safeguard=None)
+    reweighter = asked(net(), rows, safeguard=None)
     for length in (3, 4, 3, 5):
         matches(reweighter, rows, words(N, 3), words(M, length))
     assert rows.in_a_step(reweighter, words(N, 3), words(M, 4)) == [M, N]
@@ -263,13 +268,13 @@ def test_what_is_not_a_tensor_takes_two_passes():
         return F.cross_entropy(model(batch[0]), batch[1], reduction="none")
 
     rows = Rows(loss)
-    reweighter = reweigh.Reweighter(net(), rows)
+    reweighter = asked(net(), rows)
     assert not one_pass(reweighter, rows, make=lambda n: (*batch(n), "a name"))
 
 
 def test_an_error_of_the_users_is_told_in_the_words_of_two_passes():
     rows = Rows()
-    reweighter = reweigh.Reweighter(net(), rows)
+    reweighter = asked(net(), rows)
     assert one_pass(reweighter, rows)
     train, clean = batch(N), batch(M)
     clean[0][2, 3] = float("nan")
@@ -281,10 +286,10 @@ def test_an_error_of_the_users_is_told_in_the_words_of_two_passes():
 
 def test_a_step_has_the_same_bits_whatever_went_before():
     model, train, clean = net().float(), labelled(N, 20), labelled(M, 20)
-    old = reweigh.Reweighter(model, cross_entropy)
+    old = asked(model, cross_entropy)
     for _ in range(7):
         old(train, clean)
-    new = reweigh.Reweighter(model, cross_entropy)
+    new = asked(model, cross_entropy)
     new.load_state_dict(old.state_dict())
     for _ in range(3):
         one, other = old(train, clean), new(train, clean)
@@ -326,7 +331,7 @@ def test_a_safeguard_of_the_users_is_given_the_clean_gradient():
             pass
 
     model = net()
-    reweighter = reweigh.Reweighter(model, cross_entropy, safeguard=Looking())
+    reweighter = asked(model, cross_entropy, safeguard=Looking())
     for _ in range(3):
         train, clean = batch(N), batch(M)
         reweighter(train, clean)
@@ -349,7 +354,7 @@ def test_a_gradient_of_rounding_errors_is_no_reason_for_two_passes():
             return self.head(self.norm(self.first(x) + self.shift))
 
     rows = Rows()
-    reweighter = reweigh.Reweighter(Shifted(), rows)
+    reweighter = asked(Shifted(), rows)
     assert one_pass(reweighter, rows, make=lambda n: labelled(n, 60))
 
 
@@ -363,10 +368,66 @@ def test_running_out_of_memory_is_no_reason_for_two_passes_for_ever():
         return cross_entropy(model, batch)
 
     rows = Rows(loss)
-    reweighter = reweigh.Reweighter(net(), rows, safeguard=None)
+    reweighter = asked(net(), rows, safeguard=None)
     matches(reweighter, cross_entropy, batch(N), batch(M))
     failing = False
     assert rows.in_a_step(reweighter, batch(N), batch(M))[-2:] == [M, N]
     for _ in range(4):
         matches(reweighter, cross_entropy, batch(N), batch(M))
     assert one_pass(reweighter, rows)
+
+
+def calls_of(model, **options) -> list[int]:
+    """How many rows each call of a model has in a step between proofs."""
+    reweighter = reweigh.Reweighter(model, cross_entropy, **options)
+    seen: list[int] = []
+    forward = type(model).forward
+
+    def noting(self, x):
+        if self is model:
+            seen.append(len(x))
+        return forward(self, x)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(model), "forward", noting)
+        for _ in range(2):
+            reweighter(batch(N), batch(M))
+        seen.clear()
+        reweighter(batch(N), batch(M))
+    return seen
+
+
+class Own(nn.Module):
+    """A forward of the user's own: it may do anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = net()
+
+    def forward(self, x):
+        return self.net(x)
+
+
+class Vouched(Own):
+    row_wise = True
+
+
+def test_by_construction_only_where_all_code_is_pytorchs_own():
+    assert calls_of(net()) == [N + M]
+    assert calls_of(net(), one_pass=False) == [M, N]
+    assert calls_of(Own()) == [M, N]
+    assert calls_of(Own(), one_pass=True) == [N + M]
+    assert calls_of(Vouched()) == [N + M]
+
+
+def test_a_criterion_sees_each_batch_by_itself():
+    """A statistic of the batch, detached from the graph, does not mix the two."""
+
+    def relative(outputs, targets, reduction):
+        values = F.cross_entropy(outputs, targets, reduction=reduction)
+        return values / values.detach().mean()
+
+    loss = reweigh.per_example(relative)
+    reweighter = reweigh.Reweighter(net(), loss, safeguard=None)
+    for _ in range(10):
+        matches(reweighter, loss, batch(N), batch(M))

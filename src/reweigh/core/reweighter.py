@@ -49,6 +49,8 @@ class Reweighter:
     group:       who shares a batch. "auto": the processes of DistributedDataParallel or fully_shard
                  if the model is in one, all processes if torch.distributed runs, else nobody; each
                  then passes its share, and all call. None: this process trains by itself.
+    one_pass:    both batches in one call of the model. None: where that is the same by construction;
+                 True: you vouch that no code of yours looks at the batch as a whole; False: never.
 
     >>> model = nn.Linear(2, 2)
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -73,11 +75,12 @@ class Reweighter:
         epsilon: float | None = None,
         geometry: Geometry = None,
         group: str | Group | None = "auto",
+        one_pass: bool | None = None,
     ) -> None:
         self.model, self.loss = model, loss
         self._session = Session(
             model, loss, backend=backend, params=params, chunk=chunk, epsilon=epsilon,
-            geometry=geometry, group=group,
+            geometry=geometry, group=group, one_pass=one_pass,
         )  # fmt: skip
         self._rule = require_rule(rule)
         self._safeguard = make_safeguard(safeguard)

@@ -79,6 +79,7 @@ class Session:
         epsilon: float | None = None,
         geometry: Geometry = None,
         group: str | Group | None = "auto",
+        one_pass: bool | None = None,
     ) -> None:
         if epsilon is not None and not epsilon > 0:
             raise SettingError(f"epsilon={epsilon!r}; expected a positive relative step, or None")
@@ -87,7 +88,7 @@ class Session:
         self._outer, self._wrapper = model, wrapper_of(model)
         self._params, self._chunk, self._epsilon = params, require_chunk(chunk), epsilon
         self._geometry = require_geometry(geometry)
-        self._group = require_group(group)
+        self._group, self._one_pass = require_group(group), one_pass
         self._states: dict[Hashable, ModelState] = {}
 
     def parameters(self) -> dict[str, nn.Parameter]:
@@ -172,7 +173,9 @@ class Session:
         return side
 
     def _new_state(self) -> ModelState:
-        selection = BackendSelection(self.backend, chunk=self._chunk, epsilon=self._epsilon)
+        selection = BackendSelection(
+            self.backend, chunk=self._chunk, epsilon=self._epsilon, one_pass=self._one_pass
+        )
         return ModelState(self.parameters(), selection)
 
     def _processes(self) -> Group:

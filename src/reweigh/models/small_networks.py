@@ -34,6 +34,8 @@ class MLPOptions:
 class MLP(nn.Module):
     """Inputs that flatten to [n, inputs] to logits [n, classes]."""
 
+    row_wise = True  # treats examples one by one: both batches may share a pass
+
     def __init__(self, options: MLPOptions | None = None) -> None:
         super().__init__()
         self.options = options = options or MLPOptions()

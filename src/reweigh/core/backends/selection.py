@@ -76,11 +76,15 @@ class BackendSelection:
     exchanges: whether the forward talks between processes; None if nobody has listened yet.
     """
 
-    def __init__(self, asked: str, *, chunk: int | None, epsilon: float | None) -> None:
+    def __init__(
+        self, asked: str, *, chunk: int | None, epsilon: float | None, one_pass: bool | None
+    ) -> None:
         self.asked, self.chunk = asked, chunk
         self.choice: Choice | None = None
         self.exchanges: bool | None = None
-        self._backends = {name: proven(make(name, epsilon=epsilon)) for name in BACKENDS}
+        self._backends = {
+            name: proven(make(name, epsilon=epsilon, one_pass=one_pass)) for name in BACKENDS
+        }
         ghost = self._backends["ghost"]
         self.ghost = ghost if isinstance(ghost, Ghost) and asked in ("auto", "ghost") else None
 

@@ -22,8 +22,9 @@ def require_known(name: str) -> str:
     return name
 
 
-def make(name: str, *, epsilon: float | None) -> Backend:
-    """A back-end with nothing remembered yet. epsilon: relative step of finite_difference."""
+def make(name: str, *, epsilon: float | None, one_pass: bool | None) -> Backend:
+    """A back-end with nothing remembered yet. epsilon: relative step of finite_difference; one_pass:
+    whether ghost may run both batches in one pass."""
     if name == "ghost":
-        return make_ghost()
+        return make_ghost(one_pass)
     return FiniteDifference(epsilon) if name == "finite_difference" else BACKENDS[name]()

@@ -41,12 +41,16 @@ def per_example(criterion: Callable[..., Tensor], **options: Any) -> Loss:
     if not isinstance(criterion, nn.Module):
         options = {"reduction": "none", **options}
 
-    def loss(model: nn.Module, batch: Batch) -> Tensor:
-        inputs, targets = batch
-        values: Tensor = criterion(model(inputs), targets, **options)
+    def judge(outputs: Any, targets: Any) -> Tensor:
+        values: Tensor = criterion(outputs, targets, **options)
         return values.flatten(1).mean(1) if values.ndim > 1 else values
 
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        inputs, targets = batch
+        return judge(model(inputs), targets)
+
     loss.__name__ = loss.__qualname__ = f"per_example({getattr(criterion, '__name__', criterion)})"
+    loss.judge = judge  # type: ignore[attr-defined]  # outputs, targets -> losses: model and rest apart
     return loss
 
 

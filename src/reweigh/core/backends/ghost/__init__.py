@@ -18,6 +18,6 @@ from .from_graph import CleanFactors, plain_pass
 from .one_pass import OnePass
 
 
-def make_ghost() -> Ghost:
+def make_ghost(one_pass: bool | None = None) -> Ghost:
     """The back-end with all its engines, and nothing remembered yet."""
-    return Ghost(OnePass(), CleanFactors().gradient, [plain_pass, watched_pass])
+    return Ghost(OnePass(one_pass), CleanFactors().gradient, [plain_pass, watched_pass])

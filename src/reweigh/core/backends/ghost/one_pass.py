@@ -8,11 +8,15 @@ example does not notice who else is in the batch, so the clean rows can follow t
     from the last m rows    the clean gradient (core/clean/low_rank.py)
     from the first n        scores and update, as in every ghost pass
 
-Only for models whose layers are read off the graph, whose forward draws no random numbers and writes
-no buffers, without hooks on modules, and where one pass holds less in memory: it holds the clean rows
-beside the train rows, but no gradient of the large linear layers. All of it is found out, not assumed:
-at the first pass and when due, the losses must be those of two passes, no gradient may mix examples,
-and the clean gradient, the scores and the update must be autograd's own.
+Only where it is the same by construction: a model of PyTorch's own modules (or of classes that say
+`row_wise = True`) under a loss made by `per_example`, whose criterion is called for each batch by
+itself. Elsewhere a batch statistic in the user's code, detached from the graph, would mix the batches
+without a sign; `Reweighter(one_pass=True)` is for users who know that theirs has none. Never with hooks,
+dropout or BatchNorm in train mode. And only where one pass holds less in memory: it holds the clean rows
+beside the train rows, but no gradient of the large linear layers.
+
+Besides, at the first pass and when due, the losses must be those of two passes, no gradient may mix
+examples, and the clean gradient, the scores and the update must be autograd's own.
 """
 
 from __future__ import annotations
@@ -62,10 +66,15 @@ class OnePassPlan:
 
 
 class OnePass:
-    """The engine that weighs both batches in one pass."""
+    """The engine that weighs both batches in one pass.
 
-    def __init__(self) -> None:
-        self.possible: bool | None = None  # None: nobody has looked yet
+    asked: True where the user vouches for model and loss, False where it must not be, None: only
+           where it is the same by construction.
+    """
+
+    def __init__(self, asked: bool | None = None) -> None:
+        self.possible = False if asked is False else None  # None: nobody has looked yet
+        self._asked = asked
         self._plans: dict[Hashable, OnePassPlan] = {}
         self._failures = 0
         self._records: Records[Layouts] = Records()
@@ -76,7 +85,11 @@ class OnePass:
         """Both sides of a step; None, and everything as it was, where it takes two passes."""
         view = pass_.view
         if self.possible is None:  # asked once: an engine belongs to one state of one model
-            self.possible = not view.hooked() and not any(map(_mixes_or_draws, view.modules))
+            known = self._asked or (
+                hasattr(pass_.loss, "judge") and all(map(_row_wise, view.modules))
+            )
+            pure = not view.hooked() and not any(map(_mixes_or_draws, view.modules))
+            self.possible = bool(known) and pure
         if not self.possible or (batch := self._joined(pass_.batch, clean)) is None:
             return None
         start = view.start
@@ -127,7 +140,7 @@ class OnePass:
     ) -> BothSides | None:
         names, theta = tuple(parameters), tuple(parameters.values())
         view, n, m = pass_.view, batch.n, batch.m
-        losses = require_one_each(pass_.loss(view.model, batch.both), {n + m}, which="train")
+        losses = require_one_each(_losses(pass_, batch), {n + m}, which="train")
         reading = read(losses, theta)
         if reading is None:
             self.possible = False
@@ -166,6 +179,23 @@ class OnePass:
             CleanSide(clean_losses, clean_losses.mean, direction),
             assembled(losses.detach()[:n], scores[:n], capture, reached),
         )
+
+
+def _losses(pass_: TrainPass, batch: Joined) -> Tensor:
+    """The losses of both batches, train rows first: one call of the model, one criterion per batch."""
+    judge = getattr(pass_.loss, "judge", None)
+    if judge is None or len(batch.both) != 2:
+        return pass_.loss(pass_.view.model, batch.both)
+    outputs = pass_.view.model(batch.both[0])
+    train, clean = outputs.split([batch.n, batch.m])
+    return torch.cat([judge(train, batch.train[1]), judge(clean, batch.clean[1])])
+
+
+def _row_wise(module: nn.Module) -> bool:
+    """Whether a module treats rows one by one because its code is PyTorch's, or says so of itself."""
+    kind = type(module)
+    stock = kind.__module__.startswith("torch.nn.modules.") and "forward" not in vars(module)
+    return stock or bool(getattr(kind, "row_wise", False))
 
 
 def _mixes_or_draws(module: nn.Module) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -25,10 +26,14 @@ from .model import (
     Direction,
     Loss,
     ModelView,
+    OnCopies,
     Params,
+    RandomSource,
+    mapped,
     require_examples,
     require_same_device,
     select,
+    sources_of,
 )
 from .processes import (
     ALONE,
@@ -57,12 +62,21 @@ class TwoSides:
     group: Group
 
 
-@dataclass(frozen=True)
+@dataclass
 class ModelState:
-    """What is known about a model while it stays in one state."""
+    """What is known about a model while it stays in one state.
+
+    writes_input: whether its forward writes to the batch in place; None before the first step.
+    """
 
     parameters: dict[str, nn.Parameter]
+    sources: list[RandomSource]
     selection: BackendSelection
+    writes_input: bool | None = None
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, Tensor) and not leaf.requires_grad else leaf
 
 
 class Session:
@@ -108,33 +122,55 @@ class Session:
         group = self._processes()
         view = ModelView(self.model)
         key = view.fingerprint()
-        state = self._states.get(key) or self._new_state()
-        sides = self._sides(TrainPass(view, self.loss, train), clean, state, group, cheapest)
+        state = self._states.get(key) or self._new_state(view)
+        view.sources = state.sources
+        sides = self._on_copies(view, train, clean, state, group, cheapest)
         if key not in self._states:  # only now: nothing is kept of a step that failed
             if len(self._states) >= MOST_STATES:
                 del self._states[next(iter(self._states))]
             self._states[key] = state
         return sides
 
+    def _on_copies(
+        self, view: ModelView, train: Batch, clean: Batch, state: ModelState, group: Group,
+        cheapest: bool,
+    ) -> TwoSides:  # fmt: skip
+        """Both sides; by passes on copies of the batches where the forward writes to its input, and
+        in the first step, which finds that out."""
+        if state.writes_input is False:
+            return self._sides(TrainPass(view, self.loss, train), clean, state, group, cheapest)
+        loss, private = OnCopies(self.loss), mapped(train, _copied)
+        sides = self._sides(TrainPass(view, loss, private), clean, state, group, cheapest)
+        state.writes_input = loss.written
+        if loss.written:
+            if self._chunk is not None:
+                raise UnsupportedModelError(
+                    f"chunk={self._chunk} with a model that writes to its input in place; expected "
+                    f"one that works on a copy, since chunks are run again in backward()"
+                )
+            loss.reflect(private, train)
+        return sides
+
     def _sides(
         self, pass_: TrainPass, clean: Batch, state: ModelState, group: Group, cheapest: bool
     ) -> TwoSides:
         view, selection = pass_.view, state.selection
-        plain = cheapest and self._geometry is None and group.size == 1
-        ghost = selection.ghost if plain else None
+        alone = cheapest and self._geometry is None and group.size == 1
+        ghost = selection.ghost if alone else None
         with torch.compiler.set_stance("force_eager"):  # compiled graphs hide what is looked at
             # One pass first, from the first step on: a run that is resumed has the same bits.
             if ghost is not None and self._chunk is None and ghost.one_pass.possible is not False:
-                both = ghost.one_pass.align(pass_, clean, state.parameters)
+                plain = TrainPass(view, self.loss, pass_.batch)
+                both = ghost.one_pass.align(plain, clean, state.parameters)
                 if both is not None:
                     choice = selection.choice or selection.settle_on_ghost(view)
                     return TwoSides(view, both.clean, Settled(choice, both.alignment), None, group)
             if group.size > 1:
-                side = self._shared_clean_side(view, clean, state, group)
+                side = self._shared_clean_side(pass_, clean, state, group)
             else:
                 require_examples(clean, which="clean")
                 cheaper = None if ghost is None else ghost.clean_gradient
-                side = clean_gradient(view, self.loss, clean, state.parameters, cheaper=cheaper)
+                side = clean_gradient(view, pass_.loss, clean, state.parameters, cheaper=cheaper)
             direction, metric = side.direction, None
             if self._geometry is not None:
                 metric = diagonal(self._geometry, direction, sharded=view.sharded)
@@ -160,23 +196,24 @@ class Session:
         return selection.align(pass_, direction, group)
 
     def _shared_clean_side(
-        self, view: ModelView, clean: Batch, state: ModelState, group: Group
+        self, pass_: TrainPass, clean: Batch, state: ModelState, group: Group
     ) -> CleanSide:
         """The clean side over all processes; the first one also tells whether the forward talks."""
         selection = state.selection
         listener = Listener() if selection.exchanges is None else None
         side = shared_clean_gradient(
-            view, self.loss, clean, state.parameters, group, listener=listener
+            pass_.view, pass_.loss, clean, state.parameters, group, listener=listener
         )
         if listener is not None:
             selection.exchanges = listener.heard
         return side
 
-    def _new_state(self) -> ModelState:
+    def _new_state(self, view: ModelView) -> ModelState:
         selection = BackendSelection(
             self.backend, chunk=self._chunk, epsilon=self._epsilon, one_pass=self._one_pass
         )
-        return ModelState(self.parameters(), selection)
+        sources = sources_of(view.modules, self.loss)
+        return ModelState(self.parameters(), sources, selection)
 
     def _processes(self) -> Group:
         """Who shares the batch; where processes run, shards are gathered anew by the next forward."""

@@ -23,6 +23,7 @@ from ..model import (
     Direction,
     Loss,
     ModelView,
+    RandomSource,
     Snapshot,
     batch_size,
     eager,
@@ -55,13 +56,13 @@ def align_in_chunks(
     backend: Backend, pass_: TrainPass, direction: Direction, *, chunk: int
 ) -> Alignment:
     """Align a batch chunk by chunk, all with one back-end."""
-    model, n = pass_.view.model, batch_size(pass_.batch)
+    model, sources, n = pass_.view.model, pass_.view.sources, batch_size(pass_.batch)
     chunks: list[_Chunk] = []
     losses: list[Tensor] = []
     scores: list[Tensor] = []
     proofs: list[Proof] = []
     for start in range(0, n, chunk):
-        view, stop = ModelView(model), min(start + chunk, n)
+        view, stop = ModelView(model, sources), min(start + chunk, n)
         chunks.append(_Chunk(start, stop, view.start))
         part = TrainPass(view, pass_.loss, rows(pass_.batch, start, stop))
         alignment = backend.align(part, direction)
@@ -71,7 +72,8 @@ def align_in_chunks(
             proofs.append(alignment.proof)
         del alignment  # and with it the graph of this chunk
     values = torch.cat(losses)
-    replay = _Replay(model, pass_.loss, pass_.batch, chunks, _autocast(values.device.type))
+    autocast = _autocast(values.device.type)
+    replay = _Replay(model, sources, pass_.loss, pass_.batch, chunks, autocast)
 
     def weighted(weights: Tensor) -> Tensor:
         parameters = list(trainable(model).values())
@@ -105,6 +107,7 @@ def _autocast(device: str) -> torch.autocast:
 @dataclass
 class _Replay:
     model: nn.Module
+    sources: Sequence[RandomSource]
     loss: Loss
     batch: Batch
     chunks: list[_Chunk]
@@ -119,7 +122,7 @@ class _Replay:
             if chunk is not self.chunks[0] and not share.any():
                 continue
             with (
-                ModelView(self.model).isolated(own_stream=False),
+                ModelView(self.model, self.sources).isolated(own_stream=False),
                 torch.enable_grad(),
                 eager(),
                 self.autocast,

@@ -4,6 +4,7 @@ loss               the contract of a loss, and what a batch is
 parameters         which parameters are aligned; the clean gradient as a `Direction`
 view               one look at the model per step, and the way back to its state
 modes              evaluation, and settings under which every operation can be differentiated
+randomness         where random numbers come from
 autograd_graph     the graph of a pass: its leaves, its hooks, a gradient of our own
 """
 
@@ -12,10 +13,11 @@ from .autograd_graph import (
     REENTRANT_CHECKPOINT, hidden_parameters, leaves, unhooked, with_gradient,
 )  # fmt: skip
 from .loss import (
-    Batch, Loss, batch_size, differentiable_losses, empty, evaluate, is_flat, leading_sizes,
-    per_example, require_examples, require_finite, require_gradient, require_one_each,
+    Batch, Loss, OnCopies, batch_size, differentiable_losses, empty, evaluate, is_flat, leading_sizes,
+    mapped,    per_example, require_examples, require_finite, require_gradient, require_one_each,
     require_same_device, rows, tensors_of,
 )  # fmt: skip
 from .modes import differentiable_kernels, eager, evaluating
 from .parameters import Direction, Params, dot, norm_squared, on_host, select, trainable
+from .randomness import RandomSource, sources_of
 from .view import ModelView, Snapshot, modules_of

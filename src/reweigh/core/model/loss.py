@@ -14,9 +14,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from ...errors import BatchError, LossShapeError, NoGradientError, NonFiniteError
+from ...errors import (
+    BatchError,
+    LossShapeError,
+    NoGradientError,
+    NonFiniteError,
+    UnsupportedModelError,
+)
+from ..torch_internals import version_of
 
 Batch = Any
 Loss = Callable[[nn.Module, Batch], Tensor]
@@ -57,9 +64,48 @@ def per_example(criterion: Callable[..., Tensor], **options: Any) -> Loss:
 def evaluate(model: nn.Module, loss: Loss, batch: Batch, *, which: str) -> Tensor:
     """The per-example losses of `batch`, refused with a typed error where they are not that."""
     sizes = leading_sizes(batch)
+    tensors = batch if is_flat(batch) else [x for x in leaves_of(batch) if isinstance(x, Tensor)]
+    before = list(map(version_of, tensors))
     # Fresh containers: a loss may pop its labels out of a dict, and there is more than one pass.
-    again = batch if is_flat(batch) else tree_map(lambda leaf: leaf, batch)
-    return require_one_each(loss(model, again), sizes, which=which)
+    values = loss(model, batch if is_flat(batch) else mapped(batch, lambda leaf: leaf))
+    if list(map(version_of, tensors)) != before:
+        raise UnsupportedModelError(
+            f"the model or loss has begun to write to the {which} batch in place, after steps that did "
+            f"not; expected it to do so from the first step on, or not at all: work on a copy"
+        )
+    return require_one_each(values, sizes, which=which)
+
+
+class OnCopies:
+    """A loss that hands a copy of every tensor to the user's loss, which may write to its input.
+
+    written: whether a call has written to one. The batch itself stays as it is, for further passes.
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss, self.written = loss, False
+        self._last: dict[int, Tensor] = {}  # by the id of the tensor that was copied
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The user's losses."""
+        copies: dict[int, Tensor] = {}
+
+        def copied(leaf: Any) -> Any:
+            if isinstance(leaf, Tensor) and not leaf.requires_grad:
+                return copies.setdefault(id(leaf), leaf.clone())
+            return leaf
+
+        values = self._loss(model, mapped(batch, copied))
+        written = {key: x for key, x in copies.items() if version_of(x) > 0}
+        self.written, self._last = self.written or bool(written), {**self._last, **written}
+        return values
+
+    def reflect(self, private: Batch, batch: Batch) -> None:
+        """Leave `batch` as one forward on it would have, given the copy that was run instead."""
+        with torch.no_grad():
+            for mine, theirs in zip(tensors_of(private), tensors_of(batch), strict=True):
+                if id(mine) in self._last:
+                    theirs.copy_(self._last[id(mine)])
 
 
 def require_one_each(values: Any, sizes: set[int], *, which: str) -> Tensor:
@@ -106,6 +152,16 @@ def require_finite(losses: Tensor, *, which: str) -> None:
             f"({len(rows)} of {len(losses)}); expected finite values: check those inputs, "
             f"or lower the learning rate if earlier steps were fine"
         )
+
+
+def mapped(batch: Batch, change: Callable[[Any], Any]) -> Batch:
+    """The same containers around what `change` makes of each part, as deep as needed."""
+    if isinstance(batch, Mapping):
+        return _rebuilt(batch, {key: mapped(value, change) for key, value in batch.items()})
+    if isinstance(batch, list | tuple):
+        return _rebuilt(batch, [mapped(value, change) for value in batch])
+    leaves, tree = tree_flatten(batch)
+    return tree_unflatten([change(leaf) for leaf in leaves], tree)
 
 
 def leading_sizes(batch: Batch) -> set[int]:

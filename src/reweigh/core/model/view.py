@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..torch_internals import no_fused_recurrence
+from .randomness import RandomSource, same_state, sources_of
 
 _SEEDS = 2**62
 
@@ -25,7 +26,7 @@ _SEEDS = 2**62
 class Snapshot:
     """Buffers and random states at one moment, to go back to."""
 
-    def __init__(self, modules: Sequence[nn.Module]) -> None:
+    def __init__(self, modules: Sequence[nn.Module], sources: Sequence[RandomSource]) -> None:
         self._owners = [(m._buffers, dict(m._buffers)) for m in modules if m._buffers]
         self._values = [
             (buffer, buffer.clone())
@@ -33,12 +34,12 @@ class Snapshot:
             for buffer in buffers.values()
             if buffer is not None
         ]
-        self._states = [(generator, generator.get_state()) for generator in _generators(modules)]
+        self._states = [(source, source.get()) for source in sources]
 
     def holds(self) -> bool:
         """Whether everything still is as it was."""
         return (
-            all(torch.equal(generator.get_state(), state) for generator, state in self._states)
+            all(same_state(source.get(), state) for source, state in self._states)
             and all(
                 owner.keys() == buffers.keys()
                 and all(owner[name] is buffer for name, buffer in buffers.items())
@@ -49,8 +50,8 @@ class Snapshot:
 
     def restore(self) -> None:
         """Put everything back, into the very same tensors."""
-        for generator, state in self._states:
-            generator.set_state(state)
+        for source, state in self._states:
+            source.set(state)
         for buffer, value in self._values:
             # `.data`: the version stays, so a graph that has saved the buffer is still valid.
             buffer.data.copy_(value)
@@ -61,18 +62,19 @@ class Snapshot:
     def fork_random_stream(self) -> None:
         """Go on with random numbers that are independent of those that would have come."""
         seed = int(torch.randint(_SEEDS, (), generator=torch.default_generator, device="cpu"))
-        for generator, _ in self._states:
-            generator.manual_seed(seed)
+        for source, _ in self._states:
+            source.seed(seed)
 
 
 class ModelView:
     """A model as it is at the start of a pass.
 
     modules, parameters: every one once. sharded: whether fully_shard has spread the parameters.
+    sources: of random numbers, where they are known already.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
+    def __init__(self, model: nn.Module, sources: Sequence[RandomSource] = ()) -> None:
+        self.model, self.sources = model, sources
         self.modules = modules_of(model)
         self.parameters = parameters_of(self.modules)
         self.sharded = any(hasattr(p, "to_local") for p in self.parameters)
@@ -82,7 +84,8 @@ class ModelView:
     def start(self) -> Snapshot:
         """The state before the first pass; it must be asked for before that pass runs."""
         if self._start is None:
-            self._start = Snapshot(self.modules)
+            self.sources = self.sources or sources_of(self.modules)
+            self._start = Snapshot(self.modules, self.sources)
         return self._start
 
     @contextmanager
@@ -167,13 +170,3 @@ def parameters_of(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
     """Every parameter of the modules once."""
     seen = {id(p): p for m in modules for p in m._parameters.values() if p is not None}
     return list(seen.values())
-
-
-def _generators(modules: Sequence[nn.Module]) -> list[torch.Generator]:
-    generators = [torch.default_generator]
-    if torch.cuda.is_initialized():
-        for device in {p.device for p in parameters_of(modules)}:
-            if device.type == "cuda":
-                index = torch.cuda.current_device() if device.index is None else device.index
-                generators.append(torch.cuda.default_generators[index])
-    return generators

@@ -28,14 +28,14 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from ....errors import UnsupportedModelError
 from ...clean import CleanSide, collected, paying
 from ...model import Batch, Direction, evaluate, is_flat, require_one_each
 from ...ops import Layer
 from ...proof import MOST_RECORDS, Records, require_same_losses, require_update, same_gradient
-from ...torch_internals import BatchNormBase, DropoutBase
+from ...torch_internals import BatchNormBase, DropoutBase, version_of
 from ..base import TrainPass
 from .engine import BothSides, Capture, GhostPass, Layouts, assembled
 from .from_graph import RecordedContact, on_inputs, read
@@ -92,13 +92,14 @@ class OnePass:
             self.possible = bool(known) and pure
         if not self.possible or (batch := self._joined(pass_.batch, clean)) is None:
             return None
-        start = view.start
+        # What is the same by construction neither draws nor writes: nothing to go back to.
+        start = view.start if self._asked else None
         try:
             sides = self._run(pass_, batch, parameters)
         except Exception as error:  # if it is the user's error, two passes say it better
             sides = None
             self._declined(batch, error)
-        if sides is None:
+        if sides is None and start is not None:
             start.restore()
         return sides
 
@@ -158,7 +159,7 @@ class OnePass:
         run = reading.ghost_pass(view, losses, self._records)
         due = run.due()
         if due:
-            _require_pure(run, theta)
+            _require_pure(run, theta, asked=bool(self._asked))
         layouts = run.layouts(names, theta)
         if due:
             _require_apart(pass_, batch, losses, layouts)
@@ -186,7 +187,10 @@ def _losses(pass_: TrainPass, batch: Joined) -> Tensor:
     judge = getattr(pass_.loss, "judge", None)
     if judge is None or len(batch.both) != 2:
         return pass_.loss(pass_.view.model, batch.both)
+    before = list(map(version_of, tree_leaves(batch.both)))
     outputs = pass_.view.model(batch.both[0])
+    if list(map(version_of, tree_leaves(batch.both))) != before:
+        raise UnsupportedModelError("the forward writes to its input")
     train, clean = outputs.split([batch.n, batch.m])
     return torch.cat([judge(train, batch.train[1]), judge(clean, batch.clean[1])])
 
@@ -200,9 +204,17 @@ def _row_wise(module: nn.Module) -> bool:
 
 def _mixes_or_draws(module: nn.Module) -> bool:
     """Whether a module is a usual one that mixes examples or draws numbers: not worth a try."""
-    return module.training and (
-        isinstance(module, BatchNormBase) or (isinstance(module, DropoutBase) and module.p > 0)
-    )
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm is not None:
+        return True  # its forward writes to its table
+    dropout = isinstance(module, DropoutBase) and module.p > 0
+    return module.training and (dropout or isinstance(module, _UNSURE))
+
+
+# Modules of PyTorch that may draw random numbers or write buffers in train mode.
+_UNSURE = (
+    BatchNormBase, nn.RNNBase, nn.MultiheadAttention, nn.RReLU, nn.FractionalMaxPool2d, nn.FractionalMaxPool3d,
+    nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
+)  # fmt: skip
 
 
 def _alike(n: int, m: int, a: Tensor, b: Tensor) -> bool:
@@ -232,9 +244,9 @@ def _light(
     return share * more <= less
 
 
-def _require_pure(run: GhostPass, theta: Sequence[nn.Parameter]) -> None:
+def _require_pure(run: GhostPass, theta: Sequence[nn.Parameter], *, asked: bool) -> None:
     """Raise if the forward has done more than compute, or more is trained than is aligned."""
-    if not run.view.start.holds():
+    if asked and not run.view.start.holds():
         raise UnsupportedModelError("the forward draws random numbers or writes buffers")
     if not run.assembles(theta):
         raise UnsupportedModelError("more needs a gradient than the aligned parameters")

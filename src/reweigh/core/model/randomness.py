@@ -15,19 +15,16 @@ from torch import Tensor, nn
 
 
 class RandomSource(NamedTuple):
-    """A generator: how to read, write and seed its state."""
+    """A generator: how to read, write and seed its state. seeds: how many seeds it takes."""
 
     get: Callable[[], Any]
     set: Callable[[Any], Any]
     seed: Callable[[int], Any]
+    seeds: int = 2**63
 
 
 _PYTHON = RandomSource(random.getstate, random.setstate, random.seed)
-_NUMPY = RandomSource(
-    np.random.get_state,
-    np.random.set_state,
-    lambda seed: np.random.seed(seed % 2**32),  # noqa: NPY002
-)
+_NUMPY = RandomSource(np.random.get_state, np.random.set_state, np.random.seed, 2**32)
 
 
 def sources_of(modules: Sequence[nn.Module], *others: Any) -> list[RandomSource]:
@@ -60,7 +57,7 @@ def _source_of(x: Any) -> RandomSource | None:
     if isinstance(x, random.Random):
         return RandomSource(x.getstate, x.setstate, x.seed)
     if isinstance(x, np.random.RandomState):
-        return RandomSource(x.get_state, x.set_state, lambda seed: x.seed(seed % 2**32))
+        return RandomSource(x.get_state, x.set_state, x.seed, 2**32)
     if isinstance(x, np.random.Generator):
         bits, fresh = x.bit_generator, type(x.bit_generator)
         return RandomSource(

@@ -63,7 +63,7 @@ class Snapshot:
         """Go on with random numbers that are independent of those that would have come."""
         seed = int(torch.randint(_SEEDS, (), generator=torch.default_generator, device="cpu"))
         for source, _ in self._states:
-            source.seed(seed)
+            source.seed(seed % source.seeds)
 
 
 class ModelView:

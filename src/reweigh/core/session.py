@@ -124,31 +124,11 @@ class Session:
         key = view.fingerprint()
         state = self._states.get(key) or self._new_state(view)
         view.sources = state.sources
-        sides = self._on_copies(view, train, clean, state, group, cheapest)
+        sides = self._sides(TrainPass(view, self.loss, train), clean, state, group, cheapest)
         if key not in self._states:  # only now: nothing is kept of a step that failed
             if len(self._states) >= MOST_STATES:
                 del self._states[next(iter(self._states))]
             self._states[key] = state
-        return sides
-
-    def _on_copies(
-        self, view: ModelView, train: Batch, clean: Batch, state: ModelState, group: Group,
-        cheapest: bool,
-    ) -> TwoSides:  # fmt: skip
-        """Both sides; by passes on copies of the batches where the forward writes to its input, and
-        in the first step, which finds that out."""
-        if state.writes_input is False:
-            return self._sides(TrainPass(view, self.loss, train), clean, state, group, cheapest)
-        loss, private = OnCopies(self.loss), mapped(train, _copied)
-        sides = self._sides(TrainPass(view, loss, private), clean, state, group, cheapest)
-        state.writes_input = loss.written
-        if loss.written:
-            if self._chunk is not None:
-                raise UnsupportedModelError(
-                    f"chunk={self._chunk} with a model that writes to its input in place; expected "
-                    f"one that works on a copy, since chunks are run again in backward()"
-                )
-            loss.reflect(private, train)
         return sides
 
     def _sides(
@@ -160,23 +140,42 @@ class Session:
         with torch.compiler.set_stance("force_eager"):  # compiled graphs hide what is looked at
             # One pass first, from the first step on: a run that is resumed has the same bits.
             if ghost is not None and self._chunk is None and ghost.one_pass.possible is not False:
-                plain = TrainPass(view, self.loss, pass_.batch)
-                both = ghost.one_pass.align(plain, clean, state.parameters)
+                both = ghost.one_pass.align(pass_, clean, state.parameters)
                 if both is not None:
                     choice = selection.choice or selection.settle_on_ghost(view)
                     return TwoSides(view, both.clean, Settled(choice, both.alignment), None, group)
+            # The first step finds out whether the forward writes to its input, on a copy.
+            loss = self.loss if state.writes_input is False else OnCopies(self.loss)
             if group.size > 1:
-                side = self._shared_clean_side(pass_, clean, state, group)
+                side = self._shared_clean_side(view, loss, clean, state, group)
             else:
                 require_examples(clean, which="clean")
                 cheaper = None if ghost is None else ghost.clean_gradient
-                side = clean_gradient(view, pass_.loss, clean, state.parameters, cheaper=cheaper)
+                side = clean_gradient(view, loss, clean, state.parameters, cheaper=cheaper)
+            if isinstance(loss, OnCopies):
+                state.writes_input = loss.written
             direction, metric = side.direction, None
             if self._geometry is not None:
                 metric = diagonal(self._geometry, direction, sharded=view.sharded)
                 direction = metric.bend(direction) if metric else direction
-            settled = self._aligned(pass_, direction, selection, group)
+            align = self._aligned_on_copies if state.writes_input else self._aligned
+            settled = align(pass_, direction, selection, group)
             return TwoSides(view, side, settled, metric, group)
+
+    def _aligned_on_copies(
+        self, pass_: TrainPass, direction: Direction, selection: BackendSelection, group: Group
+    ) -> Settled:
+        """As `_aligned`, for a forward that writes to its input: each pass gets a copy of its own, and
+        the batch looks afterwards as after one forward."""
+        if self._chunk is not None:
+            raise UnsupportedModelError(
+                f"chunk={self._chunk} with a model that writes to its input in place; expected one that "
+                f"works on a copy, since chunks are run again in backward()"
+            )
+        loss, batch = OnCopies(self.loss), mapped(pass_.batch, _copied)
+        settled = self._aligned(TrainPass(pass_.view, loss, batch), direction, selection, group)
+        loss.reflect(batch, pass_.batch)
+        return settled
 
     def _aligned(
         self, pass_: TrainPass, direction: Direction, selection: BackendSelection, group: Group
@@ -196,14 +195,12 @@ class Session:
         return selection.align(pass_, direction, group)
 
     def _shared_clean_side(
-        self, pass_: TrainPass, clean: Batch, state: ModelState, group: Group
+        self, view: ModelView, loss: Loss, clean: Batch, state: ModelState, group: Group
     ) -> CleanSide:
         """The clean side over all processes; the first one also tells whether the forward talks."""
         selection = state.selection
         listener = Listener() if selection.exchanges is None else None
-        side = shared_clean_gradient(
-            pass_.view, pass_.loss, clean, state.parameters, group, listener=listener
-        )
+        side = shared_clean_gradient(view, loss, clean, state.parameters, group, listener=listener)
         if listener is not None:
             selection.exchanges = listener.heard
         return side

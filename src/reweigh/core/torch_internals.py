@@ -21,7 +21,6 @@ from torch._ops import OpOverload
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNormBase  # noqa: F401
 from torch.nn.modules.dropout import _DropoutNd as DropoutBase  # noqa: F401
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._python_dispatch import _disable_current_modes as unwatched  # noqa: F401
 
 
 class DispatchMode(TorchDispatchMode):

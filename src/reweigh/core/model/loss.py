@@ -23,7 +23,7 @@ from ...errors import (
     NonFiniteError,
     UnsupportedModelError,
 )
-from ..torch_internals import unwatched, version_of
+from ..torch_internals import version_of
 
 Batch = Any
 Loss = Callable[[nn.Module, Batch], Tensor]
@@ -95,9 +95,7 @@ class OnCopies:
                 return copies.setdefault(id(leaf), leaf.clone())
             return leaf
 
-        with unwatched():  # copying is no operation of the model
-            private = mapped(batch, copied)
-        values = self._loss(model, private)
+        values = self._loss(model, mapped(batch, copied))
         written = {key: x for key, x in copies.items() if version_of(x) > 0}
         self.written, self._last = self.written or bool(written), {**self._last, **written}
         return values

@@ -170,8 +170,17 @@ def leading_sizes(batch: Batch) -> set[int]:
 
 
 def leaves_of(batch: Batch) -> Sequence[Any]:
-    """Everything in a batch that is no container."""
-    return batch if is_flat(batch) else tree_leaves(batch)
+    """Everything in a batch that is no container; a UserDict is one."""
+    if is_flat(batch):
+        return batch
+    leaves = tree_leaves(batch)
+    if not any(isinstance(leaf, Mapping) for leaf in leaves):
+        return leaves
+    return [
+        x
+        for leaf in leaves
+        for x in (leaves_of(dict(leaf)) if isinstance(leaf, Mapping) else [leaf])
+    ]
 
 
 def is_flat(batch: Batch) -> bool:

@@ -1,0 +1,273 @@
+# ruff: noqa: NPY002 - models of users do draw from numpy's shared generator
+"""Situations in which weights used to be wrong without a word: now exact, or refused by name."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import random
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import reweigh
+from reweigh.errors import BatchError, UnsupportedModelError
+from support import definition
+
+LOSS = reweigh.per_example(F.cross_entropy)
+
+
+def labelled(n: int, *shape: int):
+    return torch.randn(n, *(shape or (8,))).double(), torch.randint(3, (n,))
+
+
+def exact(step, model, loss, train, clean) -> None:
+    expected = definition.scores(model, loss, train, clean)
+    assert torch.allclose(step.scores, expected, rtol=1e-7, atol=1e-10)
+
+
+class Sorting(nn.Module):
+    """Sorts its batch by length, as code around recurrent layers does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x, lengths):
+        order = lengths.argsort(descending=True, stable=True)
+        return self.second(self.first(x[order]).relu()[order.argsort()])
+
+
+def by_length(model, batch):
+    return F.cross_entropy(model(batch[0], batch[1]), batch[2], reduction="none")
+
+
+def test_an_order_that_comes_from_data_is_measured_in_every_step():
+    def batch(n: int, *, ordered: bool):
+        x, y = labelled(n)
+        lengths = torch.randint(1, 50, (n,))
+        return x, lengths.sort(descending=True)[0] if ordered else lengths, y
+
+    model = Sorting().double()
+    weigh = reweigh.Reweighter(model, by_length, safeguard=None)
+    for step in range(1, 20):  # between looks at 8 and 16 too
+        train, clean = batch(16, ordered=step <= 9), batch(4, ordered=True)
+        exact(weigh(train, clean), model, by_length, train, clean)
+
+
+def test_an_input_overwritten_before_backward_is_an_error_as_in_pytorch():
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(64, 3)).double()
+    weigh = reweigh.Reweighter(model, LOSS, safeguard=None)
+    x, y = labelled(8, 1, 6, 6)
+    step = weigh((x, y), labelled(4, 1, 6, 6))
+    x.copy_(torch.randn_like(x))
+    with pytest.raises(RuntimeError, match="modified by an in-place operation"):
+        step.loss.backward()
+
+
+class Drawing(nn.Module):
+    """Skips a layer at random, by numbers that are not torch's default ones."""
+
+    def __init__(self, draw) -> None:
+        super().__init__()
+        self.first, self.skipped, self.last = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+        self.draw, self.log = draw, []
+        self.own = torch.Generator().manual_seed(1)
+        self.numbers = np.random.default_rng(1)
+
+    def forward(self, x):
+        self.log.append(self.draw(self) < 0.5)
+        h = self.first(x).relu()
+        return self.last(self.skipped(h).relu() if self.log[-1] else h)
+
+
+DRAWS = {
+    "python": lambda model: random.random(),
+    "numpy": lambda model: np.random.rand(),
+    "a generator of its own": lambda model: float(torch.rand((), generator=model.own)),
+    "numpy's own": lambda model: model.numbers.random(),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_every_random_number_is_replayed(draw):
+    random.seed(0)
+    np.random.seed(0)
+    model = Drawing(draw).double()
+    weigh = reweigh.Reweighter(model, LOSS, safeguard=None, chunk=4, rule=torch.ones_like)
+    for _ in range(6):
+        model.log.clear()
+        step = weigh(labelled(8), labelled(4))
+        scored = model.log[-2:]
+        model.log.clear()
+        step.loss.backward()
+        assert model.log == scored
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+@pytest.mark.parametrize("backend", ["auto", "finite_difference"])
+def test_a_step_draws_as_one_forward_does(draw, backend):
+    model = Drawing(draw).double()
+    plain = copy.deepcopy(model)
+    plain.own.set_state(model.own.get_state())
+    weigh = reweigh.Reweighter(model, LOSS, backend=backend)
+    train, clean = labelled(6), labelled(4)
+    for _ in range(3):
+        before = random.getstate(), np.random.get_state(), torch.get_rng_state()
+        plain(train[0])
+        after = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+        torch.set_rng_state(before[2])
+        weigh(train, clean)
+        assert random.getstate() == after[0]
+        assert np.random.get_state()[1].tolist() == after[1]
+        assert torch.equal(torch.get_rng_state(), after[2])
+        assert torch.equal(model.own.get_state(), plain.own.get_state())
+        assert model.numbers.bit_generator.state == plain.numbers.bit_generator.state
+
+
+class Spelled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(128, 8), nn.Linear(8, 3)
+
+    def forward(self, text):
+        return self.head(self.table(torch.tensor([ord(c) for c in text])).mean(0))
+
+
+def of_texts(model, batch):
+    pairs = zip(batch["text"], batch["label"], strict=True)
+    return torch.stack([F.cross_entropy(model(text), label) for text, label in pairs])
+
+
+@pytest.mark.parametrize("kind", [dict, collections.UserDict], ids=["dict", "UserDict"])
+def test_chunks_cut_lists_as_they_cut_tensors(kind):
+    def batch(n: int):
+        texts = ["".join(random.choices("abcdefgh", k=5)) for _ in range(n)]
+        return kind({"text": texts, "label": torch.randint(3, (n,)), "name": "the whole batch"})
+
+    model, train, clean = Spelled().double(), batch(7), batch(4)
+    for chunk in (None, 3):
+        weigh = reweigh.Reweighter(model, of_texts, chunk=chunk)
+        exact(weigh(train, clean), model, of_texts, train, clean)
+
+
+def test_a_list_that_can_be_read_in_two_ways_is_not_cut():
+    def loss(model, batch):
+        return F.cross_entropy(model(batch["x"][0]), batch["y"], reduction="none")
+
+    batch = {
+        "x": [torch.randn(3, 8), torch.randn(3, 8), torch.randn(3, 8)],
+        "y": torch.tensor([0, 1, 2]),
+    }
+    with pytest.raises(BatchError, match="can be read in two ways"):
+        reweigh.Reweighter(nn.Linear(8, 3), loss, chunk=2)(batch, batch)
+
+
+class Normalising(nn.Module):
+    """Normalises its input in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Linear(8, 16), nn.GroupNorm(2, 16), nn.ReLU(), nn.Linear(16, 3)
+        )
+
+    def forward(self, x):
+        return self.body(x.sub_(0.5).div_(0.25))
+
+
+@pytest.mark.parametrize("backend", ["auto", *reweigh.core.BACKENDS])
+def test_a_model_that_writes_to_its_input(backend):
+    model = Normalising().double()
+    weigh = reweigh.Reweighter(model, LOSS, safeguard=None, backend=backend)
+    for _ in range(3):
+        train, clean = labelled(6), labelled(4)
+        untouched = copy.deepcopy((train, clean))
+        step = weigh(train, clean)
+        model.zero_grad()
+        step.loss.backward()
+        expected = definition.scores(model, LOSS, *copy.deepcopy(untouched))
+        tolerance = 1e-7 if weigh.backend.exact else 1e-3
+        assert torch.allclose(step.scores, expected, rtol=tolerance, atol=tolerance)
+        losses = LOSS(model, copy.deepcopy(untouched[0]))
+        right = torch.autograd.grad((step.weights * losses).sum(), list(model.parameters()))
+        for p, gradient in zip(model.parameters(), right, strict=True):
+            assert torch.allclose(p.grad, gradient, rtol=1e-7, atol=1e-10)
+        assert torch.allclose(train[0], (untouched[0][0] - 0.5) / 0.25)  # as after one forward
+        assert torch.equal(clean[0], untouched[1][0])
+
+
+def test_a_first_layer_in_place():
+    model = nn.Sequential(
+        nn.ReLU(inplace=True), nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)
+    ).double()
+    weigh = reweigh.Reweighter(model, LOSS, safeguard=None)
+    for _ in range(3):
+        train, clean = labelled(6), labelled(4)
+        untouched = copy.deepcopy((train, clean))
+        step = weigh(train, clean)
+        expected = definition.scores(model, LOSS, *copy.deepcopy(untouched))
+        assert torch.allclose(step.scores, expected)
+        assert torch.equal(train[0], untouched[0][0].relu())
+        assert torch.equal(clean[0], untouched[1][0])
+
+
+def test_writing_to_the_input_under_chunks_is_refused():
+    weigh = reweigh.Reweighter(Normalising().double(), LOSS, chunk=3)
+    with pytest.raises(UnsupportedModelError, match="writes to its input in place"):
+        weigh(labelled(6), labelled(4))
+
+
+class Adapted(nn.Module):
+    """Frozen inputs that require a gradient, as `enable_input_require_grads` makes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(8, 8).requires_grad_(False)
+        self.body = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
+        self.head = nn.Linear(8, 3)
+        self.reentrant = True
+
+    def forward(self, x):
+        inner = self.frozen(x).requires_grad_()
+        return self.head(checkpoint(self.body, inner, use_reentrant=self.reentrant))
+
+
+@pytest.mark.parametrize("backend", ["auto", *reweigh.core.BACKENDS])
+@pytest.mark.filterwarnings("ignore")
+def test_parameters_hidden_by_a_reentrant_checkpoint_are_named(backend):
+    model, train, clean = Adapted().double(), labelled(6), labelled(4)
+    with pytest.raises(UnsupportedModelError, match="use_reentrant=False"):
+        reweigh.example_scores(model, LOSS, train, clean, backend=backend)
+    with pytest.raises(UnsupportedModelError, match="use_reentrant=False"):
+        reweigh.Reweighter(model, LOSS, backend=backend)(train, clean)
+    model.reentrant = False
+    if backend in ("auto", "ghost"):
+        exact(
+            reweigh.Reweighter(model, LOSS, backend=backend)(train, clean),
+            model,
+            LOSS,
+            train,
+            clean,
+        )
+
+
+def test_a_batch_statistic_that_is_detached_from_the_graph():
+    def loss(model, batch):
+        x, y, own = batch
+        return F.cross_entropy(model(x), y, reduction="none") * own / own.mean()
+
+    def batch(n: int, *, even: bool):
+        return *labelled(n, 20), torch.ones(n) if even else torch.rand(n) ** 3 + 0.01
+
+    model = nn.Sequential(nn.Linear(20, 60), nn.ReLU(), nn.Linear(60, 3)).double()
+    weigh = reweigh.Reweighter(model, loss, safeguard=None)
+    for step in range(1, 20):
+        train, clean = batch(50, even=step <= 9), batch(10, even=step <= 9)
+        exact(weigh(train, clean), model, loss, train, clean)

@@ -6,16 +6,18 @@ from __future__ import annotations
 import collections
 import copy
 import random
+import threading
 
 import numpy as np
 import pytest
 import torch
+import torch._dynamo
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import reweigh
-from reweigh.errors import BatchError, UnsupportedModelError
+from reweigh.errors import BatchError, SettingError, UnsupportedModelError
 from support import definition
 
 LOSS = reweigh.per_example(F.cross_entropy)
@@ -271,3 +273,102 @@ def test_a_batch_statistic_that_is_detached_from_the_graph():
     for step in range(1, 20):
         train, clean = batch(50, even=step <= 9), batch(10, even=step <= 9)
         exact(weigh(train, clean), model, loss, train, clean)
+
+
+def scripted():
+    return torch.jit.script(nn.Linear(8, 3))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (scripted, "TorchScript"),
+        (lambda: nn.Linear(8, 3, device="meta"), "meta device"),
+    ],
+    ids=["scripted", "meta"],
+)
+def test_models_that_cannot_be_followed_are_refused_by_name(make, words):
+    with pytest.raises(UnsupportedModelError, match=words):
+        reweigh.Reweighter(make(), LOSS)(labelled(6), labelled(4))
+
+
+def test_modes_that_a_step_cannot_run_in_are_named():
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(8, 8)), nn.Linear(8, 3))
+    weigh = reweigh.Reweighter(model.double(), LOSS)
+    with nn.utils.parametrize.cached(), pytest.raises(SettingError, match=r"parametrize\.cached"):
+        weigh(labelled(6), labelled(4))
+    with torch.inference_mode(), pytest.raises(SettingError, match="inference_mode"):
+        weigh(labelled(6), labelled(4))
+    weigh(labelled(6), labelled(4))
+
+
+class Buffered(nn.Module):
+    def __init__(self, buffer) -> None:
+        super().__init__()
+        self.register_buffer("table", buffer)
+        self.layer = nn.Linear(8, 3)
+
+    def forward(self, x):
+        if self.table.shape == (0,):
+            self.table.resize_(3).fill_(1.0)
+        return self.layer(x) * self.table.sum().clamp(max=1)
+
+
+def test_buffers_that_share_memory_or_are_resized():
+    grid, _ = torch.meshgrid(torch.arange(4.0), torch.arange(4.0), indexing="ij")
+    for buffer in (grid.double(), torch.zeros(0).double(), torch.ones(2, 1).double().expand(2, 3)):
+        model = Buffered(buffer).double()
+        train, clean = labelled(6), labelled(4)
+        weigh = reweigh.Reweighter(model, LOSS)
+        weigh(train, clean)
+        plain = copy.deepcopy(model)
+        plain.table = buffer.clone(memory_format=torch.contiguous_format)
+        exact(weigh(train, clean), plain, LOSS, train, clean)
+
+
+def test_a_second_derivative_of_a_step_is_refused():
+    model = nn.Linear(8, 3).double()
+    step = reweigh.Reweighter(model, LOSS)(labelled(6), labelled(4))
+    with pytest.raises(RuntimeError, match="create_graph=True"):
+        torch.autograd.grad(step.loss, model.weight, create_graph=True)
+    step = reweigh.Reweighter(model, LOSS)(labelled(6), labelled(4))
+    torch.autograd.grad(step.loss, model.weight, retain_graph=True)
+    with pytest.raises(RuntimeError, match="also with retain_graph=True"):
+        step.loss.backward()
+
+
+def test_threads_leave_the_switches_of_the_process_alone():
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.head = nn.LSTM(8, 8, batch_first=True), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.head(self.layer(x)[0].mean(1))
+
+    def work() -> None:
+        weigh = reweigh.Reweighter(Recurrent().double(), LOSS)
+        for _ in range(5):
+            weigh(labelled(6, 5, 8), labelled(4, 5, 8)).loss.backward()
+
+    before = torch.backends.mkldnn.enabled, torch._dynamo.eval_frame._stance.stance
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (torch.backends.mkldnn.enabled, torch._dynamo.eval_frame._stance.stance) == before
+
+
+def test_hooks_on_all_modules_never_see_a_mixed_batch():
+    seen: list[int] = []
+    model = nn.Sequential(nn.Linear(8, 30), nn.ReLU(), nn.Linear(30, 3)).double()
+    handle = nn.modules.module.register_module_forward_hook(lambda m, x, y: seen.append(len(y)))
+    try:
+        weigh = reweigh.Reweighter(model, LOSS)
+        for _ in range(3):
+            weigh(labelled(20), labelled(4))
+    finally:
+        handle.remove()
+    assert set(seen) == {4, 20}

@@ -11,6 +11,7 @@ holds for that state only.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,7 @@ from .processes import (
     through,
     wrapper_of,
 )
+from .torch_internals import PROCESS_SWITCHES, require_usable
 from .update import Diagonal, Geometry, diagonal, require_geometry
 
 MOST_STATES = 16  # of a model that keeps changing, the oldest are forgotten
@@ -137,7 +139,9 @@ class Session:
         view, selection = pass_.view, state.selection
         alone = cheapest and self._geometry is None and group.size == 1
         ghost = selection.ghost if alone else None
-        with torch.compiler.set_stance("force_eager"):  # compiled graphs hide what is looked at
+        # Processes that are threads must not wait for each other inside of it.
+        alone_in_process = PROCESS_SWITCHES if group.size == 1 else nullcontext()
+        with alone_in_process, torch.compiler.set_stance("force_eager"):  # see model/modes.py
             # One pass first, from the first step on: a run that is resumed has the same bits.
             if ghost is not None and self._chunk is None and ghost.one_pass.possible is not False:
                 both = ghost.one_pass.align(pass_, clean, state.parameters)
@@ -206,6 +210,7 @@ class Session:
         return side
 
     def _new_state(self, view: ModelView) -> ModelState:
+        require_usable(self.model)
         selection = BackendSelection(
             self.backend, chunk=self._chunk, epsilon=self._epsilon, one_pass=self._one_pass
         )

@@ -9,6 +9,7 @@ not in here. They are what an operation is known by, and stand where it is regis
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -16,11 +17,49 @@ from operator import attrgetter, methodcaller
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNormBase  # noqa: F401
 from torch.nn.modules.dropout import _DropoutNd as DropoutBase  # noqa: F401
+from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..errors import SettingError, UnsupportedModelError
+
+# Held while a step sets switches of the whole process (compilation, fused kernels), so that another
+# thread does not put them back to what it found inside the step.
+PROCESS_SWITCHES = threading.RLock()
+
+
+def require_usable(model: nn.Module) -> None:
+    """Raise where PyTorch is in a mode, or the model of a kind, that no back-end can work with."""
+    if torch.is_inference_mode_enabled():
+        raise SettingError(
+            "a step inside torch.inference_mode(), which records no graph; expected a training loop: "
+            "leave inference_mode, or use no_grad for evaluation only"
+        )
+    if parametrize._cache_enabled:
+        raise SettingError(
+            "a step inside torch.nn.utils.parametrize.cached(), whose cached weights belong to one graph; "
+            "expected the step outside of it, since a step runs more than one forward"
+        )
+    for module in model.modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise UnsupportedModelError(
+                f"{type(model).__name__} holds a TorchScript module, whose operations cannot be "
+                f"followed; expected the module before torch.jit.script or torch.jit.trace"
+            )
+    if any(p.is_meta for p in model.parameters()):
+        raise UnsupportedModelError(
+            f"{type(model).__name__} has parameters on the meta device, without values; expected a "
+            f"materialised model: call to_empty(device=...) and load its weights"
+        )
+
+
+def any_global_hook() -> bool:
+    """Whether hooks are registered on all modules of the process."""
+    return bool(_has_any_global_hook())
 
 
 class DispatchMode(TorchDispatchMode):

@@ -65,12 +65,16 @@ class _WithGradient(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, scale: Tensor) -> Any:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "create_graph=True: the gradient of a weighed step cannot be differentiated again; "
+                "expected a plain backward(), or use sum(step.weights * losses) of a forward of your own"
+            )
         if ctx.gradient is None:
             raise RuntimeError(
-                "this step has been through backward() and its activations are freed, as those of "
-                "any graph are; call the Reweighter again for another backward"
+                "this step has been through backward() and its activations are freed, also with "
+                "retain_graph=True; call the Reweighter again for another backward"
             )
         found = ctx.gradient(scale)
         ctx.gradient = None

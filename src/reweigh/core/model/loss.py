@@ -136,7 +136,7 @@ def require_gradient(losses: Tensor, *, which: str) -> Tensor:
     if not losses.requires_grad:
         raise NoGradientError(
             f"the {which} losses do not depend on any trainable parameter; expected a "
-            f"differentiable loss: look for .detach(), .item(), torch.no_grad() or argmax on the way"
+            f"differentiable loss: look for .detach(), .item(), torch.no_grad(), inference_mode() or argmax on the way"
         )
     return losses
 
@@ -172,8 +172,8 @@ def leading_sizes(batch: Batch) -> set[int]:
 def leaves_of(batch: Batch) -> Sequence[Any]:
     """Everything in a batch that is no container; a UserDict is one."""
     if is_flat(batch):
-        return batch
-    leaves = tree_leaves(batch)
+        return tuple(batch)
+    leaves: list[Any] = tree_leaves(batch)
     if not any(isinstance(leaf, Mapping) for leaf in leaves):
         return leaves
     return [

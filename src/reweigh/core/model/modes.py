@@ -8,12 +8,13 @@ two contexts (and `ModelView.plain_recurrence`) they run as written.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ..torch_internals import PROCESS_SWITCHES
 from .view import ModelView
 
 
@@ -30,10 +31,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def eager() -> AbstractContextManager[None]:
+@contextmanager
+def eager() -> Iterator[None]:
     """Run compiled models as written."""
-    stance: AbstractContextManager[None] = torch.compiler.set_stance("force_eager")
-    return stance
+    with PROCESS_SWITCHES, torch.compiler.set_stance("force_eager"):
+        yield
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class Snapshot:
             (buffer, buffer.clone())
             for _, buffers in self._owners
             for buffer in buffers.values()
-            if buffer is not None
+            if buffer is not None and not _overlaps_itself(buffer)
         ]
         self._states = [(source, source.get()) for source in sources]
 
@@ -45,7 +45,10 @@ class Snapshot:
                 and all(owner[name] is buffer for name, buffer in buffers.items())
                 for owner, buffers in self._owners
             )
-            and all(torch.equal(buffer, value) for buffer, value in self._values)
+            and all(
+                buffer.shape == value.shape and torch.equal(buffer, value)
+                for buffer, value in self._values
+            )
         )
 
     def restore(self) -> None:
@@ -53,6 +56,9 @@ class Snapshot:
         for source, state in self._states:
             source.set(state)
         for buffer, value in self._values:
+            if buffer.shape != value.shape:  # resized by the forward
+                with torch.no_grad():
+                    buffer.resize_(value.shape)
             # `.data`: the version stays, so a graph that has saved the buffer is still valid.
             buffer.data.copy_(value)
         for owner, buffers in self._owners:
@@ -138,6 +144,7 @@ class ModelView:
         """All that a proof depends on: modes and hooks of modules, what is trainable, precision."""
         parameters = tuple((id(p), p.requires_grad, p.dtype, p.device) for p in self.parameters)
         device = parameters[0][3].type if parameters else "cpu"
+        device = "cpu" if device == "meta" else device  # which has no autocast
         return (
             tuple((id(module), module.training, _hooked(module)) for module in self.modules),
             parameters,
@@ -151,6 +158,15 @@ def _hooked(module: nn.Module) -> bool:
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
+    )
+
+
+def _overlaps_itself(buffer: Tensor) -> bool:
+    """Whether elements share memory, as after expand(): PyTorch refuses to write to such a tensor."""
+    if buffer.layout != torch.strided:
+        return False
+    return any(
+        stride == 0 and size > 1 for size, stride in zip(buffer.shape, buffer.stride(), strict=True)
     )
 
 

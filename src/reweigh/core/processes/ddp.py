@@ -20,7 +20,7 @@ from ..torch_internals import join_enabled
 
 def wrapper_of(model: nn.Module) -> DistributedDataParallel | None:
     """The model as wrapped in DistributedDataParallel, under torch.compile or not; None if it is not."""
-    compiled = model._modules.get("_orig_mod")
+    compiled = getattr(model, "_orig_mod", None)  # of torch.compile
     model = model if compiled is None else compiled
     return model if isinstance(model, DistributedDataParallel) else None
 

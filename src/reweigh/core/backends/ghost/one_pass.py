@@ -35,7 +35,7 @@ from ...clean import CleanSide, collected, paying
 from ...model import Batch, Direction, evaluate, is_flat, require_one_each
 from ...ops import Layer
 from ...proof import MOST_RECORDS, Records, require_same_losses, require_update, same_gradient
-from ...torch_internals import BatchNormBase, DropoutBase, version_of
+from ...torch_internals import BatchNormBase, DropoutBase, any_global_hook, version_of
 from ..base import TrainPass
 from .engine import BothSides, Capture, GhostPass, Layouts, assembled
 from .from_graph import RecordedContact, on_inputs, read
@@ -89,6 +89,7 @@ class OnePass:
                 hasattr(pass_.loss, "judge") and all(map(_row_wise, view.modules))
             )
             pure = not view.hooked() and not any(map(_mixes_or_draws, view.modules))
+            pure = pure and not any_global_hook()
             self.possible = bool(known) and pure
         if not self.possible or (batch := self._joined(pass_.batch, clean)) is None:
             return None

@@ -1,7 +1,5 @@
 """Train any PyTorch model on data you do not fully trust, guided by a handful of examples you do."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -6,8 +6,6 @@ writable_folder           try to write, before any work is done
 sync_folder               a new name in a folder survives a power cut
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

@@ -5,8 +5,6 @@
 t is the quantile of Student's distribution with n - 1 degrees of freedom.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Optional dependencies, imported where they are used, so that the base install needs none."""
 
-from __future__ import annotations
-
 import importlib
 import signal
 from collections.abc import Iterator

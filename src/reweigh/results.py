@@ -9,8 +9,6 @@
 a kill, cut at the end of the file.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection
 from dataclasses import dataclass

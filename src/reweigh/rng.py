@@ -8,8 +8,6 @@ Only the raw words are taken from numpy: they are fixed by the published algorit
 Every purpose has its own key, so more draws in one place change nothing in another.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import TypeAlias
 

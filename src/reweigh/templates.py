@@ -1,7 +1,5 @@
 """Pages from jinja2 templates: every value is escaped, and a value that is missing is an error."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

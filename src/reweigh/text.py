@@ -10,8 +10,6 @@ are the cells that cannot run: numbers, in any usual way of writing them, and si
 "none", `+` for a class).
 """
 
-from __future__ import annotations
-
 import re
 
 _FORMULA = re.compile(r"\s*[=+\-@\t\r]")

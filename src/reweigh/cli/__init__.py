@@ -4,8 +4,6 @@ Thin: a command reads its options, calls the library and prints. This module and
 commands import nothing heavy at their top, so that `--help` is instant.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

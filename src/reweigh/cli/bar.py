@@ -1,7 +1,5 @@
 """The bar of a long command, on standard error, where that is a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """`reweigh bench`: the cost of a reweighed step, as a ratio to a plain one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

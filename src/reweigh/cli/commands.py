@@ -4,8 +4,6 @@ A command is a module with a typer `app`: a single function, or a group of sub-c
 typer and the standard library at its top, nothing else: `--help` loads every one of them.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Annotated, Any
 

@@ -4,8 +4,6 @@ The table has one row per method and one column per setting; an entry is the mea
 and, while seeds are missing, how many there are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -5,8 +5,6 @@ it. The check for NaN is immediate on the CPU, where it costs nothing. Elsewhere
 read at the next step, when it has long been computed.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

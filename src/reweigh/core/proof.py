@@ -13,8 +13,6 @@ A model can change, so what was found out by looking is looked at again: when th
 and at the 2nd, 4th, 8th, ... use and every 128th.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar

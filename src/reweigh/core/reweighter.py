@@ -5,8 +5,6 @@ weight_i = max(score_i, 0) / sum_j max(score_j, 0)
 update   = the user's optimizer on  sum_i weight_i f_i
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -8,8 +8,6 @@ statistics, with BatchNorm's coupling between the examples included. Hooks that 
 parameters act on the update, where they belong, and not on the scores.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from .model import Batch, Loss, Params, require_finite

@@ -8,8 +8,6 @@ a model is kept per state of the model (its modes, hooks, precision, what is tra
 holds for that state only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from contextlib import nullcontext
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One reweighed step: the loss to call backward on, and how the batch went."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -7,8 +7,6 @@ The names of operations (`torch.ops.aten.mm.default`) and of the nodes of a grap
 not in here. They are what an operation is known by, and stand where it is registered (core/ops).
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

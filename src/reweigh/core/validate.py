@@ -4,8 +4,6 @@ Nothing is trained and nothing is left behind. It looks at one process: the batc
 taken as the whole ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

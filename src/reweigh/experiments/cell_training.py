@@ -5,8 +5,6 @@ once: whoever comes first; the others wait and then read it. A cell that was kil
 last checkpoint.
 """
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable

@@ -10,8 +10,6 @@ Finished runs are kept in a hidden folder beside the results, so that an interru
 goes on where it stopped.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

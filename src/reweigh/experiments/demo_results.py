@@ -1,7 +1,5 @@
 """From the demonstration's single runs to what `results.json` holds."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import numpy as np

@@ -3,8 +3,6 @@
 experiment -> scale -> blocks (setup x methods x settings x seeds) -> cells
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import product

@@ -4,8 +4,6 @@ A finished cell is a line in the results folder; the same call again runs what i
 failed. A cell that fails is noted and does not stop the others.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import traceback

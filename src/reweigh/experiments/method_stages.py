@@ -7,8 +7,6 @@
 A stage is one call of `fit`. Methods share the stages they have in common.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from ..methods import METHODS, parse

@@ -1,7 +1,5 @@
 """What a result was made with: versions of what it depends on, and the commit of this source."""
 
-from __future__ import annotations
-
 import json
 import platform
 import subprocess

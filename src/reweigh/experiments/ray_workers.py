@@ -6,8 +6,6 @@ of a worker or of a machine costs its tasks one retry; a task lost twice is give
 Results come back to the caller, who alone writes; progress is counted by an actor.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import time

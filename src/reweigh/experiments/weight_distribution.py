@@ -8,8 +8,6 @@ The weights are those of a training step (core/rule.py). The clean batch is the 
 model is in train mode, as in a step.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn import functional

@@ -4,8 +4,6 @@ Only the parent answers Ctrl-C. The workers ignore it; the parent asks them to s
 they read whenever they count. So no worker dies with a traceback.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -1,7 +1,5 @@
 """The figure of a benchmark: the cost of a step, method by method, model by model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

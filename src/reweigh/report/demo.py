@@ -1,7 +1,5 @@
 """The demonstration's page: `results.json` in, one self-contained `report.html` out."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

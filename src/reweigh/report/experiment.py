@@ -3,8 +3,6 @@
 experiment.json + results.jsonl + cells/*.json  ->  report.html, figures/*.png, figures/*.pdf
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The templates of reports."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..templates import environment

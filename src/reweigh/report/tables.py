@@ -1,7 +1,5 @@
 """Results as tables in the paper's order: one entry per method and setting."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -7,8 +7,6 @@ label_words   words, and "1.0" is "1": many programs write a column of whole num
 Condition     `column op value`: which cells meet it. Read by a small parser, never evaluated
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Mapping

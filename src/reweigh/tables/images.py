@@ -6,8 +6,6 @@ The listing is sorted, and the position of a file in it, from 0, is its index. A
 decoded keeps its index.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

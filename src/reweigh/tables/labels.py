@@ -7,8 +7,6 @@
 ('cat', 'dog')
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

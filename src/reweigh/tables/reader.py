@@ -8,8 +8,6 @@ Memory is bounded by the size of a piece, never by the size of the file. The pos
 file, from 0, is its index everywhere in this library.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -5,8 +5,6 @@ row draws a key, and the rows with the smallest keys stay in the sample: so each
 though nobody knows in advance how long the table is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

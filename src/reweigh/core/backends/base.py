@@ -1,7 +1,5 @@
 """What every back-end takes and returns, and what it is: the contract of the table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Protocol

@@ -9,8 +9,6 @@ not couple examples; BatchNorm sees each chunk as a batch of its own, as it does
 accumulation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

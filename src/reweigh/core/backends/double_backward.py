@@ -11,8 +11,6 @@ Cost: a double backward, about 5 forwards, and the memory of a second graph. Exa
 whose backward pass can itself be differentiated, with any coupling between examples.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

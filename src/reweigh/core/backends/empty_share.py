@@ -5,8 +5,6 @@ model averages with the others'. Where the model's forward exchanges data betwee
 on no examples, so that the others get their answer; elsewhere it need not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -13,8 +13,6 @@ float32; larger where the loss bends sharply along v. Blind to gradients that ar
 replaced on purpose (detach, custom autograd functions): a difference sees through those.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

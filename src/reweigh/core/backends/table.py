@@ -1,7 +1,5 @@
 """The table of back-ends: the only list of them."""
 
-from __future__ import annotations
-
 from ...errors import unknown
 from .base import Backend
 from .double_backward import DoubleBackward

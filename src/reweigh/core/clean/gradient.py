@@ -8,8 +8,6 @@ Processes that share the batch add up the gradient, the losses and m in one vect
 its way while the training forward runs; who needs the direction first waits for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ k (in + out) numbers instead of in out. Elsewhere, and for layers of any other k
 Who looks at `direction.values` gets V; only then is it multiplied out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, overload
 

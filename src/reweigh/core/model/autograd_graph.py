@@ -1,7 +1,5 @@
 """Looking at a graph of autograd: what it ends in, and giving a scalar a gradient of our own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -5,8 +5,6 @@ inside it. What is checked here is checked on every call, because a reduced or m
 plausible weights that mean nothing.
 """
 
-from __future__ import annotations
-
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy

@@ -5,8 +5,6 @@ and no second derivative, and fused recurrent layers (oneDNN, cuDNN) hide their 
 two contexts (and `ModelView.plain_recurrence`) they run as written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -7,8 +7,6 @@ always trains every trainable parameter.
 `dot` and `norm_squared` take lists of tensors, one per parameter, as one vector.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

@@ -3,8 +3,6 @@
 A pass that is undone, or replayed, must draw the same numbers again, whoever draws them.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple

@@ -9,8 +9,6 @@ The clean pass draws its dropout masks from a stream of its own, derived from th
 step: independent of the masks of the train batch, and the same for every back-end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 

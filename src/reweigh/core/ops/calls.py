@@ -5,8 +5,6 @@ PyTorch: its tangent by the forward-mode formula, its weight gradients by runnin
 autograd. The input half of its backward is not needed then: autograd has done it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Convolutions, y = W * x + b, in one to three dimensions, transposed ones included."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Sums and products element by element, a + b, a - b, a b, and the broadcasting that they need."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

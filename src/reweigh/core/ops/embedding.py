@@ -1,7 +1,5 @@
 """Rows of a table: y = W[index], and sums or means of such rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -3,8 +3,6 @@
 A linear layer is the product with a parameter: y = x W' + b.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -8,8 +8,6 @@ its transpose, applies J itself. The weight gradients, sums of g z and of g, are
 Weight normalisation, w = g v / |v|, is here, too: a weight as its length g times the direction of v.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

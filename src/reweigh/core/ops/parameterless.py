@@ -3,8 +3,6 @@
 Views are not listed: their tangent is that view of the tangent.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

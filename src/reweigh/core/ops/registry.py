@@ -16,8 +16,6 @@ the first two. A facet may be absent. Then something slower is used, which is ri
 An operation that lacks a facet says why where it is registered: `lacks="..."`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -6,8 +6,6 @@ come. So the step is run as one forward of the wrapper, on the module inside. Th
 loss then ends in the module's parameters, whose gradients the wrapper averages over the processes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

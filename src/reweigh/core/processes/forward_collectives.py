@@ -6,8 +6,6 @@ itself; differentiating the backward does, if the exchange can be differentiated
 back-ends see one process only.
 """
 
-from __future__ import annotations
-
 from torch import nn
 
 from ..model import ModelView

@@ -7,8 +7,6 @@ hooks of the parameters set aside; and scores come from finite_difference, which
 and shards that it can move, and nothing of what lies between.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -10,8 +10,6 @@ Everything else is each process's own. Sums travel in float32 or wider. All proc
 every call, also one whose share of the batch is empty.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -12,8 +12,6 @@ Among processes that share a batch, what is looked at belongs to the joined batc
     ShardedUpdate    fully_shard's own backward has averaged; each process holds its shards
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -15,8 +15,6 @@ Cost: one product with the clean gradient. The safeguard sees everything in coor
 sqrt(P), in which <., P .> is the plain inner product.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -7,8 +7,6 @@
 Both are pure functions of the position, so that resuming needs one number and no generator state.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...errors import SettingError

@@ -10,8 +10,6 @@ seen; no global generator is read or changed; and ranks that share a batch agree
 full: epochs follow each other without a gap, and the clean set is repeated as often as needed.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """What a batch is, how batches are drawn, and the two sides of a pair: train and clean."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -5,8 +5,6 @@ written, if one member has an absolute path, climbs out with `..`, or is a link 
 archives have none of these. The unpacked size is limited, against compression bombs.
 """
 
-from __future__ import annotations
-
 import io
 import lzma
 import shutil

@@ -5,8 +5,6 @@ the *decoded* arrays, so that every origin and every form gives the same bytes o
 CIFAR-100 the pins are the md5 of the official files in either form (`file_md5`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

@@ -9,8 +9,6 @@
 Every reader checks its length to the byte: a truncated file raises and is named, never half-read.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

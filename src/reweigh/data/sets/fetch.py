@@ -7,8 +7,6 @@ Parts of interrupted downloads stay under ROOT/.partial/NAME and are removed aft
 happens in a temporary folder inside ROOT that is removed whatever happens.
 """
 
-from __future__ import annotations
-
 import shutil
 from contextlib import suppress
 from pathlib import Path

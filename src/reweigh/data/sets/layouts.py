@@ -4,8 +4,6 @@ A file layout is a list of file names and a function from their bytes to four ar
 any sub-folder and be compressed with gzip or xz.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import lzma

@@ -1,7 +1,5 @@
 """From a name to a data set in memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -10,8 +10,6 @@ A package manager brings its own settings: a company's mirror, its proxy, its cr
 installed and no script of a package runs; the file that arrives must have the pinned sha256.
 """
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import importlib.util

@@ -5,8 +5,6 @@ writes them today. The few names a numpy array needs are answered by stand-ins b
 numpy's or the standard library's own functions; any other name is refused before it is imported.
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 from typing import Any

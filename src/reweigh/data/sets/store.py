@@ -8,8 +8,6 @@ it, so that a truncated or altered file is named and refused. A folder appears u
 when it is complete, by a rename. One process at a time writes, and only if there is enough room.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -5,8 +5,6 @@
 A piece is copied and its mapping dropped, so pages that were read do not pile up in memory.
 """
 
-from __future__ import annotations
-
 import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ Fields("image", "label")                                    one field of arrays 
 Fields("jpg", "cls", images=ImageEncoder(64, 3))            files of images, as bytes [n, 3, 64, 64]
 """
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ Numbers come as they are (a missing one is NaN), lists of numbers as [n, k], tex
 as objects. A range begins in the row group that holds its first row, and keeps one piece in memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -11,8 +11,6 @@ as for eight, and its rows come from L places of the data. The epochs of a lane 
 without a gap, so a batch is always full. All of it is a pure function of t: resuming needs only t.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

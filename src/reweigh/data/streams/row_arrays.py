@@ -1,7 +1,5 @@
 """Rows as numpy arrays: the values of each field by its name, all arrays of one length."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 

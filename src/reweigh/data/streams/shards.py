@@ -11,8 +11,6 @@ The id of an example is its row, counted through all shards in the order of the 
 whatever order, process or worker reads it.
 """
 
-from __future__ import annotations
-
 import glob
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -11,8 +11,6 @@ DataLoader of your own (`batch_size=None`), an item is one worker's part of a ba
 Memory: `buffer` rows that are not decoded yet, over all lanes, and one piece of the file of each lane.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

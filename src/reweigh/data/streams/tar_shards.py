@@ -6,8 +6,6 @@ Values come as bytes. Only headers are read to find the examples; their places a
 the last 64 shards.
 """
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

@@ -10,8 +10,6 @@ count and not an expectation; eligible are all labels, or those outside the back
 `transition` draws each label on its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple

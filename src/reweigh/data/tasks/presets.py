@@ -14,8 +14,6 @@ first 5,000 images and tests on 250 of each digit; CIFAR flips may hit the label
 never the last class, and clean images are drawn without regard to class.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType

@@ -10,8 +10,6 @@ Because the parts of a split are cut from one permutation, they cannot overlap. 
 sorted, so that a memory-mapped file is read forward.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -7,8 +7,6 @@ The clean set and the test set keep their true labels. Train and hyper-validatio
 and rate of noise, drawn independently. Parts point into the data set and copy no image.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

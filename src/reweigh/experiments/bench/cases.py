@@ -1,7 +1,5 @@
 """The networks and batches on which the cost of a step is measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ with storage of their own are added and what has been freed is subtracted. Not c
 before the step, and what a kernel uses only inside itself.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Callable

@@ -6,8 +6,6 @@ gradient of the weighted loss in `.grad`. Fused attention cannot be differentiat
 run with PyTorch's plain one, as their users have to.
 """
 
-from __future__ import annotations
-
 import copy
 import importlib.util
 import warnings

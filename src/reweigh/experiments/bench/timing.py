@@ -9,8 +9,6 @@ its kind and finds its code in the caches. The weights of all exact methods are 
 counter. Memory is the peak of what the step's own tensors hold (memory.py).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -7,8 +7,6 @@ cifar_figures    Figures 3 to 7
 demo             `reweigh demo`, which is not of the paper
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

@@ -16,8 +16,6 @@ crops and flips are the usual ones (4 pixels), inputs have mean 0 and variance 1
 has the code's crops (2 pixels), range ([-1, 1]), network details and noise.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...data import AUGMENTATIONS, BACKGROUNDS, BatchOptions, Recipe, preset

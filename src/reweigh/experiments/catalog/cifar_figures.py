@@ -1,7 +1,5 @@
 """Figures 3 to 7: what the weights do, and what clean images, noise and time do to accuracy."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ..experiment import GUARDED, OURS, Block, Experiment, Row

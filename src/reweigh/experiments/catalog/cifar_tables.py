@@ -5,8 +5,6 @@ Urtasun: Learning to Reweight Examples for Robust Deep Learning, ICML 2018. Ment
 there from its own paper, which gives no interval.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..experiment import GUARDED, OURS, Block, Experiment, Row, Target

@@ -7,8 +7,6 @@ the wrong labels, the initial network and the batches; only the weights of the e
 It is no part of the paper, so it is not in the list of `reweigh reproduce`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import pairwise
 

@@ -7,8 +7,6 @@ published code: the first 5,000 images left out, 250 test images a class, 4,000 
 clean images that stay in the train set of the methods that do not use them.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ...data import MAJORITY_SHARES, BatchOptions, Recipe, preset

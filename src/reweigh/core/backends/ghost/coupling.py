@@ -4,8 +4,6 @@ With random factors r, the gradient of sum_i r_i f_i at the result of a contact 
 sum_i f_i, times r_i in the rows of example i. This also tells which rows those are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

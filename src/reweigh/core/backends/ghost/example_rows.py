@@ -8,8 +8,6 @@ the example as the slower (`major`) or the faster index:
     minor:  row = position * n + example
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -19,8 +19,6 @@ Besides, at the first pass and when due, the losses must be those of two passes,
 examples, and the clean gradient, the scores and the update must be autograd's own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass

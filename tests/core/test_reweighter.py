@@ -470,3 +470,18 @@ def test_users_can_register_rules_for_their_own_operations():
     for backend in ("forward_mode", "ghost"):
         found = reweigh.example_scores(*arguments, backend=backend)
         assert torch.allclose(found.double(), expected, rtol=1e-4)
+
+
+def test_the_reason_names_the_engine_of_ghost():
+    """How ghost finds its contacts stands in `.backend.reason`."""
+    normed = nn.utils.parametrizations.weight_norm(nn.Linear(8, 60))
+    for first, options, words in (
+        (nn.Linear(8, 60), {}, "both batches in one forward"),
+        (nn.Linear(8, 60), {"one_pass": False}, "a plain forward, whose graph is read"),
+        (normed, {}, "a forward that is watched, operation by operation"),
+    ):
+        model = nn.Sequential(first, nn.ReLU(), nn.Linear(60, 60), nn.ReLU(), nn.Linear(60, 4))
+        weigh = reweigh.Reweighter(model, cross_entropy, **options)
+        weigh(vectors(20), vectors(4))
+        assert weigh.backend == "ghost"
+        assert words in weigh.backend.reason

@@ -9,7 +9,7 @@ next back-end, so that none waits for another.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -90,7 +90,8 @@ class BackendSelection:
 
     def settle_on_ghost(self, view: ModelView) -> Choice:
         """Ghost has weighed the first batch and proven itself on it."""
-        self.choice = Choice("ghost", "asked for" if self.asked != "auto" else _why("ghost", view))
+        why = "asked for" if self.asked != "auto" else _why("ghost", view)
+        self.choice = Choice("ghost", f"{why}; by both batches in one forward")
         return self.choice
 
     def align(self, pass_: TrainPass, direction: Direction, group: Group = ALONE) -> Settled:
@@ -108,9 +109,12 @@ class BackendSelection:
         settled = self._settle(_Task(pass_, direction, group, closed))
         if len(settled.alignment.losses) == 0 and (settled.sums is None or not settled.sums.count):
             raise empty("train")
-        self.choice = settled.choice
-        if self.choice != "ghost":
+        if settled.choice != "ghost":
             self.ghost = None
+        elif self.ghost is not None and self.choice != "ghost":  # chosen just now: say how it runs
+            reason = f"{settled.choice.reason}; by {self.ghost.engine}"
+            settled = replace(settled, choice=Choice("ghost", reason))
+        self.choice = settled.choice
         return settled
 
     def _settle(self, task: _Task) -> Settled:

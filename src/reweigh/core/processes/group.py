@@ -62,7 +62,7 @@ class Group:
         return rows
 
     def joined(self, values: Tensor) -> tuple[Tensor, slice]:
-        """The [n] of all processes behind each other, by rank, and where one's own stand in it."""
+        """The [n] of all processes one after the other, by rank, and where one's own stand in it."""
         counts = self.gathered(torch.tensor([len(values)], device=values.device)).flatten().tolist()
         padded = values.new_zeros((max(counts), *values.shape[1:]))
         padded[: len(values)] = values

@@ -36,7 +36,7 @@ def describe(path: Path) -> tuple[int, dict[str, str]]:
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{field} {n:,}" for field, n in lengths.items())
         raise DataError(
-            f"the arrays of {path} differ in length ({told}); expected a row an example"
+            f"the arrays of {path} differ in length ({told}); expected one row per example"
         )
     kinds = {name: f"{array.dtype}{list(array.shape[1:])}" for name, array in arrays.items()}
     return next(iter(lengths.values())), kinds
@@ -58,5 +58,5 @@ def _mapped(path: Path, field: str) -> npt.NDArray[Any]:
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{file} is no array, or is truncated ({error}); write it again") from error
     if array.ndim == 0:
-        raise DataError(f"{file} holds a single number; expected a row an example")
+        raise DataError(f"{file} holds a single number; expected one row per example")
     return array

@@ -20,4 +20,8 @@ from .one_pass import OnePass
 
 def make_ghost(one_pass: bool | None = None) -> Ghost:
     """The back-end with all its engines, and nothing remembered yet."""
-    return Ghost(OnePass(one_pass), CleanFactors().gradient, [plain_pass, watched_pass])
+    engines = {
+        "a plain forward, whose graph is read": plain_pass,
+        "a forward that is watched, operation by operation": watched_pass,
+    }
+    return Ghost(OnePass(one_pass), CleanFactors().gradient, engines)

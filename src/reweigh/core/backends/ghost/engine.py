@@ -19,7 +19,7 @@ sum_i f_i, times r_i in the rows of example i. (This also tells which rows those
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -65,26 +65,28 @@ class Ghost(Backend):
     """Scores from captured inputs and one backward to the results of the contacts.
 
     one_pass: for both batches at once. clean_gradient: in factors, where these are smaller.
-    engines:  for the train batch, tried in this order.
+    engines:  for the train batch, by what they do, tried in this order. engine: the one in use.
     """
 
     name = "ghost"
     exact = True
     cost = "1 forward"
     proves_itself = True
+    engine = ""
 
     def __init__(
-        self, one_pass: JointEngine, clean_gradient: Cheaper, engines: Sequence[Engine]
+        self, one_pass: JointEngine, clean_gradient: Cheaper, engines: Mapping[str, Engine]
     ) -> None:
         self.one_pass, self.clean_gradient = one_pass, clean_gradient
-        self._engines = list(engines)
+        self._engines = list(engines.items())
         self._records: Records[Layouts] = Records()
 
     def align(self, pass_: TrainPass, direction: Direction) -> Alignment:
         """The train batch along `direction`, by the first engine that can."""
         start = pass_.view.start
         while True:
-            run = self._engines[0](pass_, direction, self._records)
+            self.engine, engine = self._engines[0]
+            run = engine(pass_, direction, self._records)
             if run is not None:
                 try:
                     return run.align(direction)

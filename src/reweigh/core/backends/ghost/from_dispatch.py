@@ -106,7 +106,7 @@ class WatchedContact:
         return tuple(self.result.shape)
 
     def roots(self) -> tuple[int, ...]:
-        """The ids of the parameters behind the sources."""
+        """The ids of the parameters that the sources were made of."""
         found: list[int] = []
         for origin in self.origins:
             if isinstance(origin, Transposed):
@@ -146,7 +146,7 @@ class WatchedContact:
         self.edge = None
 
     def forget_result(self) -> None:
-        """Keep the shape of the result and let go of its memory."""
+        """Keep the shape of the result and free its memory."""
         stand_in = self.result.detach().new_empty(()).expand(self.result.shape)
         if isinstance(self.out, (tuple, list)):
             self.out = (stand_in, *self.out[1:])

@@ -372,3 +372,53 @@ def test_hooks_on_all_modules_never_see_a_mixed_batch():
     finally:
         handle.remove()
     assert set(seen) == {4, 20}
+
+
+def test_the_number_of_losses_is_the_number_of_examples():
+    """Images of different sizes in a list, sequences with the batch second, one loss per group."""
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+
+    def of_images(model, batch):
+        outputs = torch.cat([model(image[None]) for image in batch["images"]])
+        return F.cross_entropy(outputs, torch.stack(batch["labels"]), reduction="none")
+
+    def images(n: int):
+        return {
+            "images": [torch.randn(3, 8, 8 + i).double() for i in range(n)],
+            "labels": [torch.tensor(i % 3) for i in range(n)],
+        }
+
+    def of_groups(model, batch):
+        x, y, group = batch
+        losses = F.cross_entropy(model(x), y, reduction="none")
+        return torch.zeros(int(group.max()) + 1).double().index_add(0, group, losses)
+
+    def groups(n: int):
+        return *labelled(n), torch.arange(n) // 3
+
+    for model, loss, train, clean in (
+        (net.double(), of_images, images(6), images(4)),
+        (nn.Linear(8, 3).double(), of_groups, groups(12), groups(6)),
+    ):
+        exact(reweigh.Reweighter(model, loss)(train, clean), model, loss, train, clean)
+
+
+class Tokens(nn.Module):
+    """Sequence first: [length, n]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.body, self.head = nn.Embedding(9, 6), nn.GRU(6, 6), nn.Linear(6, 9)
+
+    def forward(self, x):
+        return self.head(self.body(self.table(x))[0])
+
+
+def test_batches_with_the_examples_second():
+    def loss(model, x):
+        outputs = model(x[:-1]).permute(1, 2, 0)
+        return F.cross_entropy(outputs, x[1:].t(), reduction="none").mean(1)
+
+    model = Tokens().double()
+    train, clean = torch.randint(9, (8, 16)), torch.randint(9, (8, 4))
+    exact(reweigh.Reweighter(model, loss)(train, clean), model, loss, train, clean)

@@ -16,20 +16,11 @@ Read in this order: `scores` (what is computed), `backends/double_backward` (the
     torch_internals  every private name of PyTorch that we use
 """
 
+# isort: off
 from .backends import BACKENDS, Choice
 from .model import (
-    Batch,
-    Loss,
-    ModelView,
-    Params,
-    batch_size,
-    differentiable_kernels,
-    eager,
-    evaluate,
-    evaluating,
-    per_example,
-    rows,
-    trainable,
+    Batch, Loss, ModelView, Params, batch_size, differentiable_kernels, eager, evaluate, evaluating,
+    per_example, rows, trainable,
 )  # fmt: skip
 from .ops import gradient_rule, tangent_rule
 from .processes import Group, group_of, inside, process_count, says_lost, unanswered

@@ -6,7 +6,7 @@ plausible weights that mean nothing.
 """
 
 from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -71,7 +71,7 @@ def evaluate(model: nn.Module, loss: Loss, batch: Batch, *, which: str) -> Tenso
             f"the model or loss has begun to write to the {which} batch in place, after steps that did "
             f"not; expected it to do so from the first step on, or not at all: work on a copy"
         )
-    return require_one_each(values, sizes, which=which)
+    return require_one_each(values, sizes, which=which, batch=batch)
 
 
 class OnCopies:
@@ -106,14 +106,22 @@ class OnCopies:
                     theirs.copy_(self._last[id(mine)])
 
 
-def require_one_each(values: Any, sizes: set[int], *, which: str) -> Tensor:
-    """Return `values` if they are a loss per example of a batch of one of these sizes."""
+def require_one_each(
+    values: Any, sizes: set[int], *, which: str, batch: Batch | None = None
+) -> Tensor:
+    """Return `values` if they are one loss per example.
+
+    sizes: the first dimensions of the tensors of the batch. The number of losses is the number of
+    examples; another number than these is refused only where it looks like a mistake.
+    """
     if not isinstance(values, Tensor):
         raise LossShapeError(
             f"loss returned {type(values).__name__} for the {which} batch; "
             f"expected a 1-d tensor with one value per example"
         )
-    if values.ndim != 1 or (sizes and len(values) not in sizes):
+    if values.ndim != 1 or (
+        sizes and len(values) not in sizes and _mistaken(len(values), sizes, batch)
+    ):
         n = max(sizes) if sizes else "n"
         raise LossShapeError(
             f"loss returned shape {tuple(values.shape)} for the {which} batch of {n} examples; "
@@ -127,6 +135,19 @@ def require_one_each(values: Any, sizes: set[int], *, which: str) -> Tensor:
 def differentiable_losses(model: nn.Module, loss: Loss, batch: Batch, *, which: str) -> Tensor:
     """As `evaluate`, and refused if they do not depend on anything trainable."""
     return require_gradient(evaluate(model, loss, batch, which=which), which=which)
+
+
+def _mistaken(count: int, sizes: set[int], batch: Batch | None) -> bool:
+    """Whether so many losses look reduced, or like several per example that were not averaged: one, or
+    a multiple of a first dimension, and no dimension of a tensor or length of a list in the batch."""
+    if batch is None:
+        return True
+    if any(count in t.shape for t in leaves_of(batch) if isinstance(t, Tensor)):
+        return False
+    parts = batch.values() if isinstance(batch, Mapping) else batch
+    if isinstance(parts, Iterable) and any(isinstance(x, list) and len(x) == count for x in parts):
+        return False
+    return count == 1 or any(n and count % n == 0 for n in sizes)
 
 
 def require_gradient(losses: Tensor, *, which: str) -> Tensor:

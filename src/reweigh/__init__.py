@@ -24,36 +24,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Choice",
-    "Finding",
-    "Reweighter",
-    "Step",
-    "effective_sample_size",
-    "example_scores",
-    "gradient_rule",
-    "load",
-    "per_example",
-    "pseudo_clean",
-    "suggest_clean",
-    "tangent_rule",
-    "validate",
-    "weights_from_scores",
-]
+    "Choice", "Finding", "Reweighter", "Step", "effective_sample_size", "example_scores",
+    "gradient_rule", "load", "per_example", "pseudo_clean", "suggest_clean", "tangent_rule",
+    "validate", "weights_from_scores",
+]  # fmt: skip
 
 
 _MODULES = {
-    "audit",
-    "clean_set",
-    "core",
-    "data",
-    "errors",
-    "integrations",
-    "methods",
-    "models",
-    "app",
-    "own",
-    "training",
-}
+    "audit", "clean_set", "core", "data", "errors", "integrations", "methods", "models", "app",
+    "own", "training",
+}  # fmt: skip
 _OUTSIDE_CORE = {"load": "app", "pseudo_clean": "clean_set", "suggest_clean": "clean_set"}
 
 

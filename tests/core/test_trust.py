@@ -422,3 +422,20 @@ def test_batches_with_the_examples_second():
     model = Tokens().double()
     train, clean = torch.randint(9, (8, 16)), torch.randint(9, (8, 4))
     exact(reweigh.Reweighter(model, loss)(train, clean), model, loss, train, clean)
+
+
+@pytest.mark.parametrize("backend", ["auto", "ghost", "double_backward"])
+def test_backward_hooks_see_the_weighted_gradient_once(backend):
+    model, seen = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)).double(), []
+    model[2].register_full_backward_hook(lambda module, inputs, outputs: seen.append(outputs[0]))
+    weigh = reweigh.Reweighter(model, LOSS, backend=backend, safeguard=None)
+    for _ in range(3):
+        train, clean = labelled(6), labelled(4)
+        step = weigh(train, clean)
+        assert not seen
+        step.loss.backward()
+        (mine,) = seen
+        seen.clear()
+        (step.weights * LOSS(model, train)).sum().backward()
+        assert torch.allclose(mine, seen.pop())
+    exact(step, model, LOSS, train, clean)

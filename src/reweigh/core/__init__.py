@@ -33,19 +33,7 @@ from .validate import Finding, validate
 
 # The public names. What else is imported above serves our other packages.
 __all__ = [
-    "BACKENDS",
-    "Choice",
-    "Finding",
-    "Group",
-    "Reweighter",
-    "Safeguard",
-    "Step",
-    "effective_sample_size",
-    "example_scores",
-    "gradient_rule",
-    "group_of",
-    "per_example",
-    "tangent_rule",
-    "validate",
-    "weights_from_scores",
-]
+    "BACKENDS", "Choice", "Finding", "Group", "Reweighter", "Safeguard", "Step",
+    "effective_sample_size", "example_scores", "gradient_rule", "group_of", "per_example",
+    "tangent_rule", "validate", "weights_from_scores",
+]  # fmt: skip

@@ -124,7 +124,8 @@ class Session:
         key = view.fingerprint()
         state = self._states.get(key) or self._new_state(view)
         view.sources = state.sources
-        sides = self._sides(TrainPass(view, self.loss, train), clean, state, group, cheapest)
+        with view.muted() if view.backward_hooked() else nullcontext():
+            sides = self._sides(TrainPass(view, self.loss, train), clean, state, group, cheapest)
         if key not in self._states:  # only now: nothing is kept of a step that failed
             if len(self._states) >= MOST_STATES:
                 del self._states[next(iter(self._states))]

@@ -9,8 +9,9 @@ The clean pass draws its dropout masks from a stream of its own, derived from th
 step: independent of the masks of the train batch, and the same for every back-end.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -116,6 +117,29 @@ class ModelView:
         except BaseException:
             start.restore()
             raise
+
+    def backward_hooked(self) -> bool:
+        """Whether a module has hooks that a backward pass calls."""
+        return any(m._backward_hooks or m._backward_pre_hooks for m in self.modules)
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Backward hooks of modules are not called inside; of a forward in here, afterwards they are."""
+        muted = True
+
+        def wrapped(hook: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda *arguments: None if muted else hook(*arguments)
+
+        hooks = [h for m in self.modules for h in (m._backward_hooks, m._backward_pre_hooks) if h]
+        kept = [dict(owner) for owner in hooks]
+        for owner in hooks:
+            owner.update({key: wrapped(hook) for key, hook in owner.items()})
+        try:
+            yield
+        finally:
+            muted = False
+            for owner, before in zip(hooks, kept, strict=True):
+                owner.update(before)
 
     def hooked(self) -> bool:
         """Whether somebody watches a module of the model at work."""

@@ -139,7 +139,9 @@ class GhostPass:
 
     def assembles(self, parameters: Sequence[Tensor]) -> bool:
         """Whether the update can be put together from a capture: every trainable parameter is
-        aligned, and nothing else needs a gradient."""
+        aligned, nothing else needs a gradient, and no hook waits for a backward through the graph."""
+        if self.view.backward_hooked():
+            return False
         return self.view.trained() == {id(p) for p in parameters} >= self.leaves
 
     def layouts(self, names: Sequence[str], parameters: Sequence[Tensor]) -> Layouts:

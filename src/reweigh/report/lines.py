@@ -1,5 +1,7 @@
 """Figures of lines, one or two per method: accuracy against a variable, accuracy during training."""
 
+from __future__ import annotations
+
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 

@@ -1,5 +1,7 @@
 """The paper's figures, drawn from results: which one an experiment gets, histograms, matrices."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING

@@ -31,6 +31,8 @@ class LeNetOptions:
 class LeNet(nn.Module):
     """Images [n, channels, 28, 28] to logits [n] or [n, outputs]."""
 
+    row_wise = True
+
     def __init__(self, options: LeNetOptions | None = None) -> None:
         super().__init__()
         self.options = options = options or LeNetOptions()

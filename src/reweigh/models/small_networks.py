@@ -57,6 +57,8 @@ class MLP(nn.Module):
 class DigitsCNN(nn.Module):
     """Images [n, 1, 8, 8] to logits [n, classes]."""
 
+    row_wise = True
+
     def __init__(self, classes: int = 10) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(1, 32, 3, padding=1)

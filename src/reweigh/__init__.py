@@ -7,19 +7,12 @@ if TYPE_CHECKING:
     from . import errors as errors
     from .app import load
     from .clean_set import pseudo_clean, suggest_clean
+
+    # isort: off
     from .core import (
-        Choice,
-        Finding,
-        Reweighter,
-        Step,
-        effective_sample_size,
-        example_scores,
-        gradient_rule,
-        per_example,
-        tangent_rule,
-        validate,
-        weights_from_scores,
-    )
+        Choice, Finding, Reweighter, Step, effective_sample_size, example_scores, gradient_rule,
+        per_example, tangent_rule, validate, weights_from_scores,
+    )  # fmt: skip
 
 __version__ = "0.1.0"
 

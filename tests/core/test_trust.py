@@ -439,3 +439,12 @@ def test_backward_hooks_see_the_weighted_gradient_once(backend):
         (step.weights * LOSS(model, train)).sum().backward()
         assert torch.allclose(mine, seen.pop())
     exact(step, model, LOSS, train, clean)
+
+
+def test_batches_made_under_inference_mode_are_named():
+    with torch.inference_mode():
+        train, clean = labelled(6), labelled(4)
+    for between in ((), (nn.Dropout(0.1),)):  # in one pass, and in two
+        model = nn.Sequential(nn.Linear(8, 60), *between, nn.Linear(60, 3)).double()
+        with pytest.raises(BatchError, match=r"clean batch holds tensors made under torch\.inf"):
+            reweigh.Reweighter(model, LOSS)(train, clean)

@@ -63,6 +63,11 @@ def evaluate(model: nn.Module, loss: Loss, batch: Batch, *, which: str) -> Tenso
     """The per-example losses of `batch`, refused with a typed error where they are not that."""
     sizes = leading_sizes(batch)
     tensors = batch if is_flat(batch) else [x for x in leaves_of(batch) if isinstance(x, Tensor)]
+    if any(map(Tensor.is_inference, tensors)):
+        raise BatchError(
+            f"the {which} batch holds tensors made under torch.inference_mode(), which autograd cannot "
+            f"use; expected ordinary ones: clone() them outside of it"
+        )
     before = list(map(version_of, tensors))
     # Fresh containers: a loss may pop its labels out of a dict, and there is more than one pass.
     values = loss(model, batch if is_flat(batch) else mapped(batch, lambda leaf: leaf))

@@ -44,7 +44,7 @@ def list_(root: _Root = None) -> None:
             entry.name,
             f"{entry.train:,}" if entry.train else "",
             f"{entry.test:,}" if entry.test else "",
-            "x".join(map(str, entry.shape)),
+            "labels" if entry.labels_of else "x".join(map(str, entry.shape)),
             f"{entry.bytes / 1e6:.0f}" if entry.origins else "",
             "yes" if built_in or is_stored(folder, entry.name) else "no",
             origins or ("scikit-learn" if built_in else "--from PATH only"),
@@ -120,13 +120,26 @@ def verify(name: _Name, root: _Root = None) -> None:
 
 
 def _describe(manifest: Manifest, folder: Path) -> None:
-    from ..data.sets import read_stored
+    from ..data.sets import SOURCES, read_stored
 
+    entry = SOURCES[manifest.name]
     arrays, _ = read_stored(folder, manifest.name, check=False)
-    train, test = len(arrays["train_labels"]), len(arrays["test_labels"])
-    typer.echo(f"{manifest.name}: ok, {train:,} train and {test:,} test images")
+    if entry.labels_of:
+        true = arrays.pop("true_labels")
+        typer.echo(
+            f"{manifest.name}: ok, labels for the {len(true):,} train images of {entry.labels_of}"
+        )
+        shares = (
+            f"{k.removesuffix('_labels')} {(v != true).mean():.1%}" for k, v in arrays.items()
+        )
+        typer.echo(f"  wrong: {', '.join(shares)}")
+    else:
+        train, test = len(arrays["train_labels"]), len(arrays["test_labels"])
+        typer.echo(f"{manifest.name}: ok, {train:,} train and {test:,} test images")
     typer.echo(f"  from {manifest.origin} ({manifest.form} form)")
     typer.echo(f"  in   {folder / manifest.name}")
+    if entry.licence:
+        typer.secho(f"  licence: {entry.licence}", fg=typer.colors.YELLOW)
     if manifest.subset:
         typer.secho(
             f"  This is a SUBSET, kept as {manifest.name}: good for trying the code, "

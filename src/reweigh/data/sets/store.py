@@ -1,6 +1,7 @@
 """Data sets on disk, as this library keeps them.
 
     ROOT/NAME/train_images.npy train_labels.npy test_images.npy test_labels.npy manifest.json
+    ROOT/cifar10n/true_labels.npy worst_labels.npy ... manifest.json      labels for another set's images
 
 Arrays are plain .npy, mapped into memory rather than read. `manifest.json` is written last and has
 the digest of each array, sha256("uint8 60000x1x28x28\\n" + bytes in C order): every load compares
@@ -26,7 +27,7 @@ import numpy as np
 from ...errors import DataError
 from ...files import locked
 from .decoders import Bytes
-from .layouts import ARRAY_NAMES, Arrays
+from .layouts import ARRAY_NAMES, LABEL_NAMES, Arrays
 
 MANIFEST = "manifest.json"
 MARK = "making-"
@@ -68,8 +69,8 @@ def digest(array: Bytes) -> str:
 
 
 def digests(arrays: Arrays) -> dict[str, str]:
-    """The digest of each of the four arrays."""
-    return {name: digest(arrays[name]) for name in ARRAY_NAMES}
+    """The digest of each array."""
+    return {name: digest(array) for name, array in arrays.items()}
 
 
 def is_stored(root: Path, name: str) -> bool:
@@ -83,9 +84,9 @@ def place(root: Path, arrays: Arrays, manifest: Manifest) -> None:
     with workspace(root, manifest.name) as beside:
         fresh = beside / "new"
         fresh.mkdir()
-        for name in ARRAY_NAMES:
+        for name, array in arrays.items():
             with (fresh / f"{name}.npy").open("wb") as file:
-                np.save(file, np.ascontiguousarray(arrays[name]), allow_pickle=False)
+                np.save(file, np.ascontiguousarray(array), allow_pickle=False)
                 file.flush()
                 os.fsync(file.fileno())
         text = json.dumps({"version": 1, **asdict(manifest)}, indent=2)
@@ -104,7 +105,8 @@ def read_manifest(root: Path, name: str) -> Manifest:
         fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         version = fields.pop("version")
         manifest = Manifest(**fields)
-        sound = version == 1 and manifest.name == name and set(manifest.digests) == {*ARRAY_NAMES}
+        complete = set(manifest.digests) in ({*ARRAY_NAMES}, {*LABEL_NAMES})
+        sound = version == 1 and manifest.name == name and complete
     except FileNotFoundError:
         raise DataError(f"{name} is not in {root}; run: reweigh data fetch {name}") from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -121,7 +123,7 @@ def read_stored(root: Path, name: str, *, check: bool = True) -> tuple[Arrays, M
     """
     manifest = read_manifest(root, name)
     arrays: Arrays = {}
-    for array_name in ARRAY_NAMES:
+    for array_name in manifest.digests:
         path = root / name / f"{array_name}.npy"
         try:
             array = np.load(path, mmap_mode="c", allow_pickle=False)

@@ -6,8 +6,8 @@ targets  int64  [n]                             0 ... classes-1
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -43,6 +43,7 @@ class Dataset:
 
     `peak` is the byte for white (255; 16 in the 8x8 digits): `inputs / peak` is in [0, 1].
     `subset` is true when this is a marked part of the published set, never of its full size.
+    `given` has other labels for the train images, by name, int64 [n] each: those that people gave.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Dataset:
     classes: tuple[str, ...]
     peak: int = 255
     subset: bool = False
+    given: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -1,6 +1,7 @@
 """A task: a data set made untrustworthy on purpose, cut into the parts an experiment needs.
 
-    data set -> keep the asked classes and counts -> split -> corrupt train and hyper-validation
+    data set -> keep the asked classes and counts -> split -> corrupt train and hyper-validation,
+                or take the labels that people gave them
              -> Task(train, hyper_validation, clean, test)
 
 The clean set and the test set keep their true labels. Train and hyper-validation get the same kind
@@ -13,17 +14,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import SettingError
+from ...errors import SettingError, unknown
 from ...rng import derive
 from .corruptions import corrupt
 from .dataset import Dataset, Part, whole
 from .splits import evenly, imbalance, shares, split
+
+HUMAN = "human_"
 
 
 @dataclass(frozen=True)
 class Recipe:
     """What to make of a data set; `presets.py` has the paper's as named values.
 
+    corruption         a name in `CORRUPTIONS`; or HUMAN + one of the labels that people gave, such as
+                       "human_worst" of cifar10n: nothing is drawn, `rate` has no effect
     keep               classes to keep, relabelled 0, 1, ... in this order; empty keeps all
     majority, share    with two kept classes: `majority` (as the data set names it) holds `share`
     size               examples kept before splitting, evenly of each class but for a `keep` of two;
@@ -67,6 +72,7 @@ class Task:
 
 def prepare(dataset: Dataset, recipe: Recipe, *, seed: int) -> Task:
     """Build the task that `recipe` describes: one seed, one task, on every machine."""
+    given = _human_labels(dataset, recipe)
     pool, classes = _pool(dataset, recipe, seed)
     cut = split(
         pool.truth, seed=seed, clean=recipe.clean, clean_per_class=recipe.clean_per_class,
@@ -84,6 +90,8 @@ def prepare(dataset: Dataset, recipe: Recipe, *, seed: int) -> Task:
 
     def noisy(ids: Tensor, purpose: str) -> Part:
         part, part_seed = pool.take(ids), derive(seed, purpose)
+        if given is not None:
+            return replace(part, targets=given[part.ids])
         labels = corrupt(recipe.corruption, part.truth, seed=part_seed, **options).labels
         return replace(part, targets=labels)
 
@@ -95,6 +103,21 @@ def prepare(dataset: Dataset, recipe: Recipe, *, seed: int) -> Task:
         classes=classes,
         peak=dataset.peak,
     )
+
+
+def _human_labels(dataset: Dataset, recipe: Recipe) -> Tensor | None:
+    """What people called every train image of the data set; None if the recipe makes the errors."""
+    if not recipe.corruption.startswith(HUMAN):
+        return None
+    name = recipe.corruption.removeprefix(HUMAN)
+    if name not in dataset.given:
+        raise unknown(f"labels of {dataset.name}", name, dataset.given)
+    if recipe.keep:
+        raise SettingError(
+            f"keep={recipe.keep} with labels that people gave, which may be of any class; "
+            "expected all classes: leave keep out"
+        )
+    return dataset.given[name]
 
 
 def _pool(dataset: Dataset, recipe: Recipe, seed: int) -> tuple[Part, tuple[str, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -155,6 +156,18 @@ class Recurrent(nn.Module):
         return self.head(self.lstm(self.table(x))[0].mean(1))
 
 
+class RecurrentNormed(nn.Module):
+    """A recurrent layer with BatchNorm after it."""
+
+    def __init__(self, kind: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.table, self.body = nn.Embedding(11, 6), kind(6, 8, batch_first=True)
+        self.norm, self.head = nn.BatchNorm1d(8), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.norm(self.body(self.table(x))[0][:, -1]))
+
+
 class Encoder(nn.Module):
     """nn.TransformerEncoder with learned positions; `first` says which dimension is the batch."""
 
@@ -244,6 +257,31 @@ class Slices(nn.Module):
         out[:, :2] = self.a(x)
         out[:, 2:] = self.b(x).tanh()
         return out
+
+
+class Overwritten(nn.Module):
+    """Reads views, made before and after, of tensors that are written in place, whole or in part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.norm, self.head = nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Linear(12, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.norm(self.body(x))
+        shared = h + 1  # its tangent is that of h, which must not change with it
+        left, middle = shared[:, :3], shared.view(len(x), 2, 3)[:, :, 1]
+        left.mul_(2)
+        shared[:, 2:].add_(h[:, 2:].square())
+        shared[:, 5].zero_()
+        shared.view(-1).tanh_()
+        with torch.no_grad():
+            fixed = shared[:, 4:5]
+        out = torch.zeros_like(h)
+        column = out[:, 0]
+        out.add_(shared.flip(1))
+        out.transpose_(0, 1)[1:3] = h.t()[:2]
+        out = out.t() + column.unsqueeze(1) + middle.sum(1, keepdim=True) * fixed
+        return self.head(torch.cat([out, h * left.sum(1, keepdim=True)], 1))
 
 
 class Slicing(nn.Module):
@@ -423,6 +461,13 @@ def weight_normed() -> nn.Module:
     return nn.Sequential(first, nn.ELU(), nn.Linear(6, CLASSES))
 
 
+def flattened(activation: nn.Module) -> nn.Module:
+    """An in-place activation on a view of the result of BatchNorm."""
+    return nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), activation, nn.Linear(72, CLASSES)
+    )
+
+
 def tracking() -> nn.Module:
     return nn.Sequential(nn.Linear(8, 6), Tracker(), nn.Tanh(), nn.Linear(6, CLASSES))
 
@@ -477,7 +522,22 @@ PROBLEMS = [
     Problem("custom-running-mean", simple(tracking, vectors)),
     Problem("custom-batch-norm", simple(centred, vectors), GHOST),
     Problem("gradient-reversal", simple(Adversarial, vectors), frozenset({"forward_mode"})),
-    Problem("writes-into-slices", simple(Slices, vectors), frozenset({"forward_mode"})),
+    Problem("writes-into-slices", simple(Slices, vectors)),
+    Problem("writes-into-views", simple(Overwritten, vectors), GHOST),
+    Problem("relu-after-flatten", simple(lambda: flattened(nn.ReLU(inplace=True)), images), GHOST),
+    Problem(
+        "dropout-after-flatten",
+        simple(lambda: flattened(nn.Dropout(0.3, inplace=True)), images),
+        GHOST,
+    ),
+    *(
+        Problem(
+            f"{kind.__name__.lower()}-batchnorm",
+            simple(partial(RecurrentNormed, kind), tokens),
+            GHOST,
+        )
+        for kind in (nn.RNN, nn.GRU, nn.LSTM)
+    ),
     Problem("autocast-mlp", simple(mlp, vectors), autocast=torch.bfloat16, only=torch.float32),
     Problem(
         "autocast-resnet",

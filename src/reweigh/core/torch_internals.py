@@ -83,14 +83,17 @@ def name_of(func: OpOverload) -> str:
     return str(func._schema.name.rpartition("::")[2])
 
 
+@cache
 def out_of_place(func: OpOverload) -> OpOverload | None:
     """The operation that computes the same without writing to its argument: `add` for `add_`."""
     name = func._schema.name.removeprefix("aten::")
-    if not name.endswith("_"):
-        return None
     packet = getattr(torch.ops.aten, name.removesuffix("_"), None)
-    twin: OpOverload | None = getattr(packet, func._overloadname, None)
-    return twin
+    if not name.endswith("_") or packet is None:
+        return None
+    kinds = [str(argument.type) for argument in func._schema.arguments]
+    twins = [getattr(packet, overload) for overload in packet.overloads()]
+    same = (twin for twin in twins if [str(a.type) for a in twin._schema.arguments] == kinds)
+    return next(same, None)  # the overload may have another name: transpose.int for transpose_
 
 
 # Whether a tensor is a view; the tensor it is a view of, or None; how often it was written in place.

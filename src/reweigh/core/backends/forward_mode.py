@@ -21,8 +21,10 @@ from torch import Tensor, nn
 
 from ..model import Direction, differentiable_kernels, differentiable_losses
 from ..ops import Outlived, TangentMode, autograd_records, cell_of, tensors_in
-from ..torch_internals import OpOverload
+from ..torch_internals import OpOverload, base_of, is_mutable
 from .base import Alignment, Backend, TrainPass
+
+_DETACH = torch.ops.aten.detach.default  # by autograd, for what it saves: no tangent, and often
 
 
 class Propagate(TangentMode):
@@ -44,18 +46,22 @@ class Propagate(TangentMode):
         kwargs = kwargs or {}
         number = len(self.path)
         self.path.append(func)
-        if not autograd_records(func):
+        if func is _DETACH or not autograd_records(func):
             return func(*args, **kwargs)
         read = [
             cell
             for value in tensors_in((*args, *kwargs.values()))
-            if self.tangent(value) is not None and (cell := cell_of(value)) is not None
+            if self.tangent(value) is not None and (cell := self.cell(value)) is not None
         ]
         if not read:
             return func(*args, **kwargs)
+        whole = base_of(args[0]) if is_mutable(func) else None
+        if whole is not None and (cell := cell_of(whole)) is not None:
+            read.append(cell)
         out, tangents = self.derive(func, args, kwargs)
         self.assign(func, args, out, tangents)
-        for place, value in enumerate(out if isinstance(out, (tuple, list)) else (out,)):
+        results = out if isinstance(out, (tuple, list)) else (out,)
+        for place, value in enumerate(results if whole is None else (*results, whole)):
             cell = cell_of(value) if isinstance(value, Tensor) else None
             if cell is not None and cell not in read:
                 cell.born = (number, place)

@@ -1,4 +1,4 @@
-"""Sums and products element by element, a + b, a - b, a b, and the broadcasting that they need."""
+"""Sums, products and copies element by element, and the broadcasting that they need."""
 
 from typing import Any
 
@@ -111,3 +111,13 @@ class Multiply:
     def recorded(node: Any, uses: Uses, parameters: Parameters) -> Layer | None:
         """A gain, or a gate, multiplied by hand."""
         return _layer(Multiply, node, uses, parameters, _right if uses[0] else _left)
+
+
+@operation(aten.copy_.default, lacks="parameters are seldom copied into a tensor of the batch")
+class Copy:
+    """y = b, written into a."""
+
+    @staticmethod
+    def tangent(t: Lookup, out: Tensor, a: Tensor, b: Tensor, non_blocking: bool = False) -> Value:
+        """t(b)."""
+        return spread(t(b), out)

@@ -1,4 +1,5 @@
-"""Operations without parameters: parts, sums and pools of a tensor, max(x, 0), and where gradients stop.
+"""Operations without parameters: parts, sums and pools of a tensor, functions of each element, and where
+gradients stop.
 
 Views are not listed: their tangent is that view of the tangent.
 """
@@ -57,6 +58,28 @@ class Relu:
         """t(x) where the result is positive, else 0."""
         tx = t(x)
         return None if tx is None else aten.threshold_backward(tx, out, 0)
+
+
+@operation(aten.sigmoid.default, aten.sigmoid_.default, lacks=NO_PARAMETERS)
+class Sigmoid:
+    """y = 1 / (1 + exp(-x))."""
+
+    @staticmethod
+    def tangent(t: Lookup, out: Tensor, x: Tensor) -> Tensor | None:
+        """t(x) y (1 - y)."""
+        tx = t(x)
+        return None if tx is None else aten.sigmoid_backward(tx, out)
+
+
+@operation(aten.tanh.default, aten.tanh_.default, lacks=NO_PARAMETERS)
+class Tanh:
+    """y = tanh(x)."""
+
+    @staticmethod
+    def tangent(t: Lookup, out: Tensor, x: Tensor) -> Tensor | None:
+        """t(x) (1 - y^2)."""
+        tx = t(x)
+        return None if tx is None else aten.tanh_backward(tx, out)
 
 
 @operation(aten.max_pool2d_with_indices.default, lacks=NO_PARAMETERS)

@@ -8,6 +8,9 @@ theta + alpha * direction, the chain rule gives
 A `TangentMode` sees every operation that autograd records, after autograd has recorded it. So the
 graph of the pass stays exactly that of plain training, and the tangents are not part of it. A tangent
 lives in a cell, an attribute of its tensor, as long as the tensor does.
+
+Tangents are never written in place, since several tensors may share one. A tensor that is written in
+place gets a new tangent. All views of it are from then on looked up there, those made before as well.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
 from ..model import Direction
-from ..torch_internals import DispatchMode, OpOverload, base_of, is_mutable, is_view, out_of_place
+from ..torch_internals import DispatchMode, OpOverload, base_of, is_mutable, out_of_place
 from .calls import HINT, by_own_formula, is_random, tangent_of_call
 from .registry import LINEAR_TANGENTS, STOPS, TANGENTS
 
@@ -69,6 +72,7 @@ class TangentMode(DispatchMode):
         # back to itself would be a cycle through C++, which the garbage collector cannot see.
         self.token = object()
         self._direction = direction
+        self._written: set[int] = set()  # ids of tensors that were written in place
 
     def __enter__(self) -> TangentMode:
         start = self._direction
@@ -89,13 +93,29 @@ class TangentMode(DispatchMode):
 
     def tangent(self, value: Any) -> Tensor | None:
         """The tangent of a tensor, or None where it is zero."""
-        if isinstance(value, Tensor):
-            cell = cell_of(value)
-            if cell is not None and cell.owner is self.token:
-                if cell.spent:
-                    raise Outlived
-                return cell.tangent
-        return None
+        if not isinstance(value, Tensor):
+            return None
+        base = self._written_base(value) if self._written else None
+        cell = cell_of(value if base is None else base)
+        if cell is None or cell.owner is not self.token:
+            return None
+        if cell.spent:
+            raise Outlived
+        if base is None or cell.tangent is None:
+            return cell.tangent
+        return self._part(cell.tangent, value, base)
+
+    def cell(self, value: Tensor) -> TangentCell | None:
+        """The cell in which the tangent of a tensor is found."""
+        base = self._written_base(value) if self._written else None
+        return cell_of(value if base is None else base)
+
+    def _written_base(self, value: Tensor) -> Tensor | None:
+        """The tensor that `value` is a view of, if that was written in place; else None."""
+        base = base_of(value)
+        # A view that was made without gradients stays without them.
+        known = base is not None and id(base) in self._written and value.grad_fn is not None
+        return base if known else None
 
     def attach(self, value: Tensor, tangent: Tensor | None, *, varies: bool = False) -> None:
         """Give a tensor its tangent; `varies` marks what depends on the batch."""
@@ -130,22 +150,41 @@ class TangentMode(DispatchMode):
         for value, tangent in zip(results, theirs, strict=False):
             if not isinstance(value, Tensor):
                 continue
-            if is_mutable(func) and value is args[0] and is_view(value):
-                self._write_through(func, value, tangent)
-            else:
+            if not (is_mutable(func) and value is args[0]):
                 self.attach(value, tangent)
+                continue
+            base = base_of(value)
+            if base is None:
+                self.attach(value, tangent)
+            else:
+                self.attach(base, self._with_part(base, value, tangent))
+            self._written.add(id(value if base is None else base))
 
-    def _write_through(self, func: OpOverload, value: Tensor, tangent: Tensor | None) -> None:
-        # An in-place write to a view changes its base, so the base's tangent must change as well.
-        old = self.tangent(value)
+    def _with_part(self, base: Tensor, value: Tensor, tangent: Tensor | None) -> Tensor | None:
+        """The tangent of `base` after its view `value` was written, which now has this tangent."""
+        old = self.tangent(base)
         if old is None and tangent is None:
-            return
-        if old is None or not (is_view(old) or base_of(value) is None):
+            return None
+        whole = torch.zeros_like(base) if old is None else torch.empty_like(base).copy_(old)
+        part = self._part(whole, value, base)
+        if tangent is None:
+            part.zero_()
+        else:
+            part.copy_(tangent)
+        return whole
+
+    def _part(self, whole: Tensor, value: Tensor, base: Tensor) -> Tensor:
+        """The part of a tangent of `base` that belongs to its view `value`; it shares the memory."""
+        if whole.stride() != base.stride():
+            whole = torch.empty_like(base).copy_(whole)
+        if whole.stride() != base.stride() or value.dtype != base.dtype:
             raise UnsupportedModelError(
-                f"{func} writes in place into a view {self.where()}, which forward mode does not "
-                f"follow: write it out of place, or use backend='double_backward'"
+                f"a view of a tensor with gaps or of another type is written in place {self.where()}, "
+                f"which forward mode does not follow: write it out of place, or use "
+                f"backend='double_backward'"
             )
-        old.copy_(torch.zeros_like(old) if tangent is None else tangent)
+        start = whole.storage_offset() + value.storage_offset() - base.storage_offset()
+        return whole.as_strided(value.size(), value.stride(), start)
 
     def _lay_out_alike(self, value: Tensor) -> None:
         tangent = self.tangent(value)
@@ -160,6 +199,8 @@ class TangentMode(DispatchMode):
                 f"{func} {self.where()} overwrites its arguments and has no tangent rule: {HINT}"
             )
         with self._naming_the_place():
+            if twin.is_view or twin in LINEAR_TANGENTS:
+                return tangent_of_call(twin, args, kwargs, None, self.tangent)
             if twin in TANGENTS:
                 return tangent_of_call(twin, args, kwargs, twin(*args, **kwargs), self.tangent)
             return by_own_formula(twin, args, kwargs, self.tangent)[1]

@@ -223,8 +223,9 @@ class Meet(TangentMode):
             cell = cell_of(value)
             if cell is not None and cell.owner is self.token:
                 varies = varies or cell.varies
-                if cell.tangent is not None:
-                    found[id(value)] = cell.tangent
+            tangent = self.tangent(value)
+            if tangent is not None:
+                found[id(value)] = tangent
         if is_mutable(func):
             self._pin_aliases(args[0])
         if not found or not autograd_records(func) or func in STOPS:

@@ -121,7 +121,7 @@ def own(sent):
 
 @pytest.mark.parametrize("name", METERED)
 def test_a_step_exchanges_what_the_docs_say(name):
-    float64, numbers = 8, 9
+    float64, numbers = 8, 10
     gathered = ("allgather_", numbers * float64)
     for result in ran(2)[f"metered: {name}"]:
         assert isinstance(result, dict), result

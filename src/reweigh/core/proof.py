@@ -7,7 +7,8 @@ grad sum_i r_i f_i, and
 
 must hold. It costs one backward, works where a double backward does not, and catches what no list of
 modules shows: in-batch negatives, custom norms, custom autograd functions whose backward is not the
-derivative of their forward.
+derivative of their forward. Two results are the same if they differ by less than rounding explains
+(rounding.py).
 
 A model can change, so what was found out by looking is looked at again: when the operations change,
 and at the 2nd, 4th, 8th, ... use and every 128th.
@@ -22,21 +23,14 @@ from torch import Tensor
 
 from ..errors import UnsupportedModelError
 from .model import Direction, ModelView, dot, unhooked
+from .rounding import Rounding, explained, strict, tolerance
 
 T = TypeVar("T")
 
-# Relative to the size of what is compared. Large against rounding, small against being wrong: a
-# coupling or a missing term is off by tenths.
-_TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-3, torch.bfloat16: 1e-1, torch.float16: 5e-2}
 # Below this share of the whole gradient, that of one parameter may be nothing but rounding errors,
 # as for a bias that a norm takes away again.
 _NEGLIGIBLE = 1e-3
 MOST_RECORDS = 64  # a model that never takes the same path twice must not fill the memory
-
-
-def tolerance(kind: torch.dtype) -> float:
-    """The relative error below which two results of this precision count as the same."""
-    return _TOLERANCE.get(kind, 1e-1)
 
 
 @dataclass
@@ -77,16 +71,36 @@ def probe(losses: Tensor) -> Tensor:
     return factors.to(losses)
 
 
+def half_probe(losses: Tensor) -> Tensor:
+    """As `probe`, with a factor of zero for half of the examples, drawn at random, too."""
+    factors = probe(losses)
+    generator = torch.Generator().manual_seed(20180612)
+    order = torch.randperm(len(losses), generator=generator, device="cpu")
+    factors[order[: len(losses) // 2].to(factors.device)] = 0
+    return factors
+
+
 @dataclass(frozen=True)
 class Proof:
     """How far scores miss a plain backward along random factors.
 
-    gap:  sum_i r_i score_i - <grad sum_i r_i f_i, v>, summed over the processes that share a batch.
-    size: |grad sum_i r_i f_i|^2, likewise: what the gap is small against.
+    gap:      sum_i r_i score_i - <grad sum_i r_i f_i, v>, summed over the processes that share a batch.
+    size:     |grad sum_i r_i f_i|^2, likewise: what the gap is small against.
+    rounding: the squared rounding error of that gradient, likewise.
     """
 
     gap: Tensor
     size: Tensor
+    rounding: Tensor
+
+    def row(self) -> Tensor:
+        """The three numbers; those of several processes or chunks can be added."""
+        return torch.stack([self.gap, self.size, self.rounding])
+
+    def close(self, kind: torch.dtype) -> float:
+        """The relative error that rounding explains."""
+        overall = float(self.rounding / self.size) ** 0.5 if self.size > 0 else 0.0
+        return max(strict(kind), explained(overall))
 
 
 def score_proof(
@@ -96,14 +110,18 @@ def score_proof(
     factors = probe(losses)
     truth = _gradient(weighted(factors), None, direction.parameters)
     gap = (factors * scores).sum() - dot(truth, direction.values)
-    return Proof(gap, dot(truth, truth))
+    rounding = Rounding(
+        truth, lambda c: _gradient(weighted(factors * c), None, direction.parameters)
+    )
+    size = dot(truth, truth).double()
+    return Proof(gap.double(), size, size * rounding.overall**2)
 
 
 def require_scores(
     name: str, view: ModelView, proof: Proof, losses: Tensor, direction: Direction
 ) -> None:
     """Raise unless the scores of a back-end agree with a plain backward."""
-    close = tolerance(view.precision(losses))
+    close = proof.close(view.precision(losses))
     gap, bound = proof.gap.abs(), close * proof.size.sqrt() * direction.norm_squared().sqrt()
     # Not `gap > bound`: a NaN must not pass here, unless there is nothing to compare with.
     if not gap <= bound and torch.isfinite(bound):
@@ -125,19 +143,18 @@ def require_update(
 
     update: weights -> the assembled gradient of each aligned parameter.
     """
-    factors, close = probe(losses), tolerance(view.precision(losses))
-    truth = _gradient(losses, factors, direction.parameters)
-    size = dot(truth, truth).sqrt()
-    assembled = update(factors)
-    for name, right, mine in zip(direction.names, truth, assembled, strict=True):
-        error = torch.linalg.vector_norm(right if mine is None else right - mine)
-        if not error <= close * torch.maximum(torch.linalg.vector_norm(right), size * _NEGLIGIBLE):
-            raise UnsupportedModelError(
-                f"parameter {name!r} is used in a way ghost cannot see (a custom autograd.Function "
-                f"or code outside PyTorch): use backend='auto' or 'double_backward'"
-            )
+    factors, close, theta = probe(losses), strict(view.precision(losses)), direction.parameters
+    truth = _gradient(losses, factors, theta)
+    rounding = Rounding(truth, lambda c: _gradient(losses, factors * c, theta))
+    place = _different(truth, update(factors), close, rounding)
+    if place is not None:
+        raise UnsupportedModelError(
+            f"parameter {direction.names[place]!r} is used in a way ghost cannot see (a custom "
+            f"autograd.Function or code outside PyTorch): use backend='auto' or 'double_backward'"
+        )
+    size = dot(truth, truth).sqrt() * direction.norm_squared().sqrt()
     gap = (dot(truth, direction.values) - (factors * scores).sum()).abs()
-    if not gap <= close * size * direction.norm_squared().sqrt():
+    if not gap <= close * size and not gap <= rounding.close() * size:
         raise UnsupportedModelError(
             f"ghost's scores miss autograd's by {float(gap):.3g}: use backend='auto'"
         )
@@ -146,13 +163,24 @@ def require_update(
 def same_gradient(values: Iterable[Tensor], scalar: Tensor, parameters: Sequence[Tensor]) -> bool:
     """Whether `values` are the gradient of `scalar` by autograd; the graph is left as it is."""
     truth = _gradient(scalar, None, parameters)
-    close = max(tolerance(p.dtype) for p in parameters)
-    size = dot(truth, truth).sqrt()
-    for right, mine in zip(truth, values, strict=True):
-        bound = torch.maximum(torch.linalg.vector_norm(right), size * _NEGLIGIBLE)
-        if not torch.linalg.vector_norm(right - mine) <= close * bound:
-            return False
-    return True
+    rounding = Rounding(truth, lambda c: _gradient(scalar * c, None, parameters))
+    close = max(strict(p.dtype) for p in parameters)
+    return _different(truth, values, close, rounding) is None
+
+
+def _different(
+    truth: Sequence[Tensor], mine: Iterable[Tensor | None], close: float, rounding: Rounding
+) -> int | None:
+    """The place of the first gradient that differs by more than rounding explains; None if none does."""
+    size = dot(truth, truth).sqrt() * _NEGLIGIBLE
+    for place, (right, found) in enumerate(zip(truth, mine, strict=True)):
+        error = torch.linalg.vector_norm(right if found is None else right - found)
+        bound = torch.maximum(torch.linalg.vector_norm(right), size)
+        if error <= close * bound:
+            continue
+        if not error <= rounding.close() * bound and not rounding.explains(place, error):
+            return place
+    return None
 
 
 def require_same_losses(view: ModelView, alone: Tensor, joined: Tensor) -> None:

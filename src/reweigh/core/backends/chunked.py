@@ -88,8 +88,7 @@ def _summed(proofs: Sequence[Proof]) -> Proof | None:
     """The proof of all chunks that were looked at."""
     if not proofs:
         return None
-    gaps, sizes = [proof.gap for proof in proofs], [proof.size for proof in proofs]
-    return Proof(torch.stack(gaps).sum(), torch.stack(sizes).sum())
+    return Proof(*torch.stack([proof.row() for proof in proofs]).sum(0))
 
 
 def _autocast(device: str) -> torch.autocast:

@@ -206,13 +206,15 @@ def _consulted(
     """The sums over all processes, their proof if any had one, and who refuses."""
     like = direction.parameters[0]
     scores = torch.zeros(0, device=like.device) if alignment is None else alignment.scores
-    verdict = torch.zeros(4, dtype=torch.float64, device=scores.device)  # refuses, proof, gap, size
+    verdict = torch.zeros(
+        5, dtype=torch.float64, device=scores.device
+    )  # refuses, has a proof, proof
     if alignment is None:
         verdict[0] = 1
     elif alignment.proof is not None:
         verdict[1] = 1
-        verdict[2:] = torch.stack([alignment.proof.gap, alignment.proof.size])
+        verdict[2:] = alignment.proof.row()
     # Read once, here: all that follows depends on it, on every process alike.
     rows = group.gathered(torch.cat([verdict, sums_of(scores).row()])).cpu()
-    proof = Proof(rows[:, 2].sum(), rows[:, 3].sum()) if rows[:, 1].any() else None
-    return combined(rows[:, 4:]), proof, rows[:, 0].nonzero().flatten().tolist()
+    proof = Proof(*rows[:, 2:5].sum(0)) if rows[:, 1].any() else None
+    return combined(rows[:, 5:]), proof, rows[:, 0].nonzero().flatten().tolist()

@@ -33,7 +33,9 @@ class NormLayer(Layer):
         if weight is None:
             assert bias is not None
             return bias.expand_as(g)
-        z = (x - mean).mul_(rstd)
+        z = (x - mean).mul_(rstd)  # in the precision of the statistics, which may be finer
+        if z.dtype != g.dtype:
+            return (z * weight if bias is None else z * weight + bias).to(g.dtype)
         return z.mul_(weight) if bias is None else torch.addcmul(bias, z, weight)
 
     def gradients(self, g: Tensor) -> Values:
@@ -60,9 +62,10 @@ class LayerNorm:
         """w J t(x) + t(w) z + t(b)."""
         _, mean, rstd = out
         tx, tw, moved = t(x), t(w), None
+        x = x.to(mean.dtype)  # finer under autocast, where the kernel takes no two precisions
         if tx is not None:
             moved, *_ = aten.native_layer_norm_backward(
-                tx, x, shape, mean, rstd, None, None, _FOR_INPUT
+                tx.to(mean.dtype), x, shape, mean, rstd, None, None, _FOR_INPUT
             )
         scaled = None if tw is None else (x - mean) * rstd * tw
         return _affine(out, moved, w, scaled, t(b))
@@ -77,13 +80,11 @@ class LayerNorm:
 
     @staticmethod
     def recorded(node: Any, uses: Uses, parameters: Parameters) -> Layer | None:
-        """Not under autocast, where the statistics are of another precision."""
+        """Also under autocast, where the statistics are of a finer precision than the input."""
         x, weight, bias = uses
-        inputs = _input_and_statistics(node)
-        precisions = {value.dtype for value in inputs}
-        if x is not None or len(precisions) > 1 or any(use and use.transposed for use in uses):
+        if x is not None or any(use and use.transposed for use in uses):
             return None
-        return NormLayer((weight, bias), inputs, _shape_and_values(node))
+        return NormLayer((weight, bias), _input_and_statistics(node), _shape_and_values(node))
 
 
 @operation(
@@ -97,10 +98,11 @@ class GroupNorm:
         """w J t(x) + t(w) z + t(b)."""
         (_, mean, rstd), (n, _, _, groups, _) = out, rest
         tx, moved, scaled = t(x), None, None
+        x = x.to(mean.dtype)
         w, tw, tb = (None if v is None else per_channel(v, x) for v in (w, t(w), t(b)))
         if tx is not None:
             moved, *_ = aten.native_group_norm_backward(
-                tx.contiguous(), x.contiguous(), mean, rstd, None, *rest[:-1], _FOR_INPUT
+                tx.to(x).contiguous(), x.contiguous(), mean, rstd, None, *rest[:-1], _FOR_INPUT
             )
         if tw is not None:
             rows = x.reshape(n, groups, -1)

@@ -2,6 +2,9 @@
 
 With random factors r, the gradient of sum_i r_i f_i at the result of a contact must be that of
 sum_i f_i, times r_i in the rows of example i. This also tells which rows those are.
+
+Half of the factors are zero. In any precision, the rows of those examples then are zero to the last
+bit, unless another example reaches them: a coupling cannot hide in the rounding of bfloat16.
 """
 
 from collections.abc import Sequence
@@ -10,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ....errors import UnsupportedModelError
+from ...rounding import Rounding
 from ...torch_internals import base_of
 from .contact import Contact
 from .example_rows import Layout, find_layout
@@ -32,6 +36,9 @@ BY_DATA_CALLS = {
     "sort", "topk", "_pack_padded_sequence", "segment_reduce",
 }  # fmt: skip
 
+# The share of a gradient that may lie where it must be zero: a coupling that cancels out leaves some.
+_LEAK = 1e-5
+
 
 def layouts_of(
     contacts: Sequence[Contact],
@@ -39,18 +46,26 @@ def layouts_of(
     scaled: Sequence[Tensor],
     factors: Tensor,
     *,
-    tolerance: float,
+    close: float,
+    rounding: Rounding,
     names: dict[int, str],
 ) -> tuple[tuple[Layout, ...], bool]:
     """Where the examples lie in every result, and whether no other batch could show otherwise; an
     error if they are coupled.
 
     plain, scaled: the gradients of sum_i f_i and sum_i factors_i f_i at the results of the contacts.
+    close:         the relative error up to which gradients are the same, or what `rounding` of the
+                   plain ones explains.
     names:         of the parameters, by id; for the message.
     """
     layouts, certain = [], len(factors) > 1
-    for contact, one, other in zip(contacts, plain, scaled, strict=True):
-        fitting = find_layout(one, other, factors, tolerance=tolerance)
+    for place, (contact, one, other) in enumerate(zip(contacts, plain, scaled, strict=True)):
+        size = torch.linalg.vector_norm(other)
+        leak, error = min(close, _LEAK) * size, close * size
+        fitting = find_layout(one, other, factors, leak=leak, error=error)
+        if not fitting:
+            error = torch.maximum(error, rounding.allowed(place, other))
+            fitting = find_layout(one, other, factors, leak=leak, error=error)
         if not fitting:
             raise UnsupportedModelError(
                 f"the examples of a batch are coupled after {_describe(contact, names)}"

@@ -13,8 +13,8 @@ sum_i w_i g_i a_i', with no second backward.
 
 Cost: one forward more than plain training. Exact while no two examples touch each other between a
 contact and the loss. Train-mode BatchNorm is refused by name; any other coupling is found by
-measuring: with random factors r, the gradient of sum_i r_i f_i at each result must be that of
-sum_i f_i, times r_i in the rows of example i. (This also tells which rows those are.)
+measuring: with random factors r, half of them zero, the gradient of sum_i r_i f_i at each result must
+be that of sum_i f_i, times r_i in the rows of example i. (This also tells which rows those are.)
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from torch.autograd.graph import GradientEdge
 from ....errors import UnsupportedModelError
 from ...clean import Cheaper, CleanSide
 from ...model import Batch, Direction, ModelView, on_host, with_gradient
-from ...proof import Record, Records, probe, require_update, tolerance
+from ...proof import Record, Records, half_probe, require_update
+from ...rounding import Rounding, strict
 from ..base import Alignment, Backend, TrainPass
 from .contact import Contact, Origin, Transposed
 from .coupling import layouts_of
@@ -149,14 +150,18 @@ class GhostPass:
         record = self._record
         if record is not None and not self.by_data and not self.due():
             return record.value
-        losses, factors = self.losses, probe(self.losses)
-        self._plain = _backward(losses, self.contacts, torch.ones_like(losses), keep=True)
+        losses, factors = self.losses, half_probe(self.losses)
+        ones = torch.ones_like(losses)
+        self._plain = _backward(losses, self.contacts, ones, keep=True)
         layouts, self._certain = layouts_of(
             self.contacts,
             self._plain,
             _backward(losses, self.contacts, factors, keep=True),
             factors,
-            tolerance=tolerance(self.view.precision(losses)),
+            close=strict(self.view.precision(losses)),
+            rounding=Rounding(
+                self._plain, lambda c: _backward(losses, self.contacts, ones * c, keep=True)
+            ),
             names={id(p): name for name, p in zip(names, parameters, strict=True)},
         )
         return layouts

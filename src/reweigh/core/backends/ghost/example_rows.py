@@ -72,17 +72,18 @@ def candidates(shape: Sequence[int], n: int) -> Iterator[Layout]:
 
 
 def find_layout(
-    plain: Tensor, scaled: Tensor, factors: Tensor, *, tolerance: float
+    plain: Tensor, scaled: Tensor, factors: Tensor, *, leak: Tensor, error: Tensor
 ) -> list[Layout]:
     """The layouts under which `scaled` is `plain` times each example's factor; [] if none is.
 
     `plain` is the gradient of sum_i f_i at some tensor and `scaled` that of sum_i r_i f_i. An empty
-    answer proves that examples mix between that tensor and the loss.
+    answer proves that examples mix between that tensor and the loss. leak: allowed in the rows of
+    examples with a factor of zero; error: allowed in all.
     """
-    size = torch.linalg.vector_norm(scaled)
-    return [
-        layout
-        for layout in candidates(plain.shape, len(factors))
-        if torch.linalg.vector_norm(scaled - plain * layout.spread(factors, plain.shape))
-        <= tolerance * size
-    ]
+    fitting: list[Layout] = []
+    for layout in candidates(plain.shape, len(factors)):
+        spread = layout.spread(factors, plain.shape).to(plain.dtype)
+        fits = torch.linalg.vector_norm(scaled - plain * spread) <= error
+        if fits and torch.linalg.vector_norm(scaled * (spread == 0)) <= leak:
+            fitting.append(layout)
+    return fitting

@@ -249,7 +249,8 @@ class Meet(TangentMode):
 
     def _contact(self, func: OpOverload, args: Any, kwargs: Any, found: dict[int, Tensor]) -> Any:
         place = _NORMS_OVER_THE_BATCH.get(func)
-        if place is not None and args[place]:
+        # A batch of one is how InstanceNorm calls it, with the examples among the channels.
+        if place is not None and args[place] and args[0].shape[0] > 1:
             raise UnsupportedModelError(
                 f"train-mode batch normalisation {self.where()} couples the examples of a batch, "
                 f"which ghost cannot follow: use backend='forward_mode', or GroupNorm"

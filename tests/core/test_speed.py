@@ -76,7 +76,10 @@ def test_examples_without_weight_cost_no_weight_gradient():
         assert torch.allclose(p.grad, g, rtol=1e-10, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", ["mlp", "lenet", "dropout", "frozen", "tied", "causal-lm"])
+@pytest.mark.parametrize(
+    "name",
+    ["mlp", "lenet", "dropout", "frozen", "tied", "causal-lm", "reshaped-parameters", "bilinear"],
+)
 def test_common_layers_are_read_off_the_graph(name):
     model, loss, train, _ = next(p for p in PROBLEMS if p.name == name).make(torch.float64)
     parameters = {k: p for k, p in model.named_parameters() if p.requires_grad}

@@ -136,6 +136,32 @@ class Tied(nn.Module):
         return self.head(self.back(h))
 
 
+class Reshaped(nn.Module):
+    """Parameters that are reshaped before they meet the batch, one of them in two ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.slope = nn.Conv2d(1, 4, 3), nn.PReLU(4)
+        self.scale, self.shift = nn.Parameter(torch.rand(4)), nn.Parameter(torch.randn(2, 2))
+        self.head = nn.Linear(4, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.slope(self.body(x)) * self.scale.view(4, 1, 1) + self.shift.view(1, 4, 1, 1)
+        return self.head((h.mean((2, 3)) + self.scale.unsqueeze(0)).tanh())
+
+
+class Pairs(nn.Module):
+    """nn.Bilinear of an activation with itself, in another order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.pair = nn.Linear(8, 6), nn.Bilinear(6, 6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.body(x).tanh()
+        return self.pair(h, h.flip(1))
+
+
 class Unused(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -490,6 +516,8 @@ PROBLEMS = [
     Problem("layers", simple(Layers, vectors)),
     Problem("frozen", simple(frozen, vectors)),
     Problem("tied", simple(Tied, tokens)),
+    Problem("reshaped-parameters", simple(Reshaped, images)),
+    Problem("bilinear", simple(Pairs, vectors)),
     Problem("unused", simple(Unused, vectors)),
     Problem("embedding-lstm", simple(Recurrent, tokens)),
     Problem("transformer-encoder", simple(Encoder, tokens)),

@@ -133,7 +133,8 @@ def collected(
                 continue
             for use, part in zip(layer.uses, layer.gradients(g), strict=True):
                 if use is not None and part is not None:
-                    before, more = values[use.place], part.to(theta[use.place].dtype)
+                    own = theta[use.place]
+                    before, more = values[use.place], part.to(own.dtype).reshape(own.shape)
                     assert not isinstance(before, Factors)
                     values[use.place] = more if before is None else before + more
         return PartlyFactored(

@@ -13,5 +13,14 @@ tangent_mode       tangents along a whole pass, each kept in a cell of its tenso
 from . import convolution, elementwise, embedding, norms, parameterless
 from .calls import gradients_of_call, tangent_of_call
 from .linear import Linear
-from .registry import OPERATIONS, RECORDED, STOPS, Layer, Use, gradient_rule, tangent_rule
+from .registry import (
+    OPERATIONS,
+    RECORDED,
+    RESHAPING,
+    STOPS,
+    Layer,
+    Use,
+    gradient_rule,
+    tangent_rule,
+)
 from .tangent_mode import Outlived, TangentMode, autograd_records, cell_of, drop_cell, tensors_in

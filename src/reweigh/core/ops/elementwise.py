@@ -50,7 +50,7 @@ def _layer(
     use = left or right
     if use is None or (left and right) or use.transposed:
         return None
-    parameter = parameters[use.place]
+    parameter = use.of(parameters)
     own = parameter.shape
     divisible = len(own) < len(result_metadata(node)[0].shape) or own[:1] == (1,)
     if other is None:
@@ -58,7 +58,7 @@ def _layer(
     return Layer((None, use), (other(node),), (parameter,), divisible, rules)
 
 
-@operation(aten.add.Tensor, aten.add_.Tensor, node="AddBackward0")
+@operation(aten.add.Tensor, aten.add_.Tensor, node="AddBackward0", reshaping=True)
 class Add:
     """y = a + alpha b."""
 
@@ -92,7 +92,7 @@ class Subtract:
         return Add.tangent(t, out, a, b, alpha=-alpha)
 
 
-@operation(aten.mul.Tensor, node="MulBackward0")
+@operation(aten.mul.Tensor, node="MulBackward0", reshaping=True)
 class Multiply:
     """y = a b."""
 
@@ -111,6 +111,29 @@ class Multiply:
     def recorded(node: Any, uses: Uses, parameters: Parameters) -> Layer | None:
         """A gain, or a gate, multiplied by hand."""
         return _layer(Multiply, node, uses, parameters, _right if uses[0] else _left)
+
+
+@operation(aten._prelu_kernel.default, node="PreluKernelBackward0", reshaping=True)
+class ParametricRelu:
+    """y = x where x > 0, else w x."""
+
+    @staticmethod
+    def tangent(t: Lookup, out: Tensor, x: Tensor, w: Tensor) -> Value:
+        """t(x) times the slope, and t(w) x where x is negative."""
+        tx, tw = t(x), t(w)
+        by_input = None if tx is None else aten._prelu_kernel_backward(tx, x, w)[0]
+        return total(by_input, None if tw is None else x.clamp(max=0) * tw)
+
+    @staticmethod
+    def weight_gradient(needs: Needs, g: Tensor, out: Tensor, x: Tensor, w: Tensor) -> Any:
+        """g x where x is negative, summed over what was broadcast."""
+        by_input = aten._prelu_kernel_backward(g, x, w)[0] if needs(x) else None
+        return by_input, reduced(g * x.clamp(max=0), w) if needs(w) else None
+
+    @staticmethod
+    def recorded(node: Any, uses: Uses, parameters: Parameters) -> Layer | None:
+        """nn.PReLU, whose slopes are reshaped to those of the channels."""
+        return None if uses[0] else _layer(ParametricRelu, node, uses, parameters, _left)
 
 
 @operation(aten.copy_.default, lacks="parameters are seldom copied into a tensor of the batch")

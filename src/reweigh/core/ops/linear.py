@@ -1,6 +1,6 @@
 """Matrix products, y = a b and y = beta c + alpha a b, of single matrices and of batches of them.
 
-A linear layer is the product with a parameter: y = x W' + b.
+A linear layer is the product with a parameter: y = x W' + b. A bilinear one has a matrix per output.
 """
 
 from typing import Any
@@ -13,6 +13,8 @@ from .elementwise import reduced, total
 from .registry import Layer, Lookup, Needs, Parameters, Uses, Value, Values, aten, operation
 
 _SELDOM = "products of batches of matrices seldom have a parameter among their operands"
+_BILINEAR = (1, 3), (0,), (1, 2), (2, 3)  # the dimensions of a trilinear sum that is nn.Bilinear
+_dims, _first_and_third = saved("expand1", "expand2", "expand3", "sumdim"), saved("i1", "i3")
 _scales, _left_of_sum, _left = saved("alpha", "beta"), saved("mat1"), saved("self")
 
 
@@ -100,6 +102,49 @@ class Affine:
         if x is not None or (bias and bias.transposed) or _scales(node) != (1, 1):
             return None
         return Linear((bias, weight), (_left_of_sum(node),) if weight else ())
+
+
+class BilinearLayer(Layer):
+    """y_k = x' W_k z, one row of y per row of x and z. Uses: weight. Inputs: x, z."""
+
+    def tangent(self, values: Values, g: Tensor) -> Tensor:
+        """x' V_k z."""
+        (weight,), (x, z) = values, self.inputs
+        assert weight is not None
+        return torch.nn.functional.bilinear(x, z, weight)
+
+    def gradients(self, g: Tensor) -> Values:
+        """The sum over rows of g_k x z'."""
+        x, z = self.inputs
+        pairs = (g.unsqueeze(2) * x.unsqueeze(1)).flatten(1)  # [rows, out * in]
+        return ((pairs.t() @ z).view(g.shape[1], x.shape[1], z.shape[1]),)
+
+
+@operation(
+    aten._trilinear.default,
+    node="TrilinearBackward0",
+    lacks="its gradient is written for the layer, and run again for any other use",
+)
+class Trilinear:
+    """y = the sum of a b c over some dimensions, after each was expanded along others."""
+
+    @staticmethod
+    def tangent(t: Lookup, out: Tensor, a: Tensor, b: Tensor, c: Tensor, *dims: Any) -> Value:
+        """With each operand in turn replaced by its tangent."""
+        ta, tb, tc = t(a), t(b), t(c)
+        return total(
+            None if ta is None else aten._trilinear(ta, b, c, *dims),
+            None if tb is None else aten._trilinear(a, tb, c, *dims),
+            None if tc is None else aten._trilinear(a, b, tc, *dims),
+        )
+
+    @staticmethod
+    def recorded(node: Any, uses: Uses, parameters: Parameters) -> Layer | None:
+        """nn.Bilinear."""
+        x, weight, z = uses
+        if x or z or weight is None or tuple(map(tuple, _dims(node))) != _BILINEAR:
+            return None
+        return BilinearLayer((weight,), _first_and_third(node))
 
 
 @operation(aten.bmm.default, lacks=_SELDOM)

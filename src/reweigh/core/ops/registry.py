@@ -41,10 +41,16 @@ GradientRule = Callable[..., Values]
 
 
 class Use(NamedTuple):
-    """An aligned parameter as the argument of an operation, as it is or transposed."""
+    """An aligned parameter as the argument of an operation: as it is, transposed, or reshaped."""
 
     place: int  # among the aligned parameters
     transposed: bool
+    shape: tuple[int, ...] | None = None  # where it is reshaped: as what the operation sees it
+
+    def of(self, parameters: Sequence[Tensor]) -> Tensor:
+        """The parameter as the operation sees it; for one that is not transposed."""
+        parameter = parameters[self.place]
+        return parameter if self.shape is None else parameter.detach().view(self.shape)
 
 
 Uses = Sequence[Use | None]  # one per argument that could need a gradient
@@ -72,7 +78,10 @@ class Layer:
         g is the gradient at the result, for its shape.
         """
         args = (*self.inputs, *self.fixed)
-        known = {id(x): value for x, value in zip(args, values, strict=False)}
+        known = {
+            id(x): value if value is None else value.reshape(x.shape)
+            for x, value in zip(args, values, strict=False)
+        }
         return self.rules.tangent(lambda x: known.get(id(x)), g, *args)
 
     def gradients(self, g: Tensor) -> Any:
@@ -123,16 +132,18 @@ OPERATIONS: list[Operation] = []
 TANGENTS: dict[OpOverload, TangentRule] = {}
 LINEAR_TANGENTS: dict[OpOverload, Callable[..., Any]] = {}
 STOPS: set[OpOverload] = set()  # those with a zero tangent
+RESHAPING: set[str] = set()  # nodes whose recorded layers know reshaped parameters
 WEIGHT_GRADIENTS: dict[OpOverload, GradientRule] = {}
 RECORDED: dict[str, RecordedRule] = {}
 
 
 def operation(
-    *calls: OpOverload, node: str | None = None, lacks: str | None = None
+    *calls: OpOverload, node: str | None = None, lacks: str | None = None, reshaping: bool = False
 ) -> Callable[[Any], Any]:
     """Register a class with the attributes `tangent`, `weight_gradient` and `recorded`.
 
-    lacks: why the class has not all of them. `calls` and `node`: as in `Operation`.
+    lacks: why the class has not all of them. `calls` and `node`: as in `Operation`. reshaping: whether
+    `recorded` knows parameters that are reshaped first.
     """
 
     def register(cls: Any) -> Any:
@@ -153,6 +164,8 @@ def operation(
             _enter(WEIGHT_GRADIENTS, calls, made.weight_gradient)
         if node is not None and not isinstance(made.recorded, Absent):
             RECORDED[node] = made.recorded
+            if reshaping:
+                RESHAPING.add(node)
         return cls
 
     return register

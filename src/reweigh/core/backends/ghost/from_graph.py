@@ -24,7 +24,7 @@ from ...model import (
     differentiable_losses,
     hidden_parameters,
 )
-from ...ops import RECORDED, Layer, Linear, Use
+from ...ops import RECORDED, RESHAPING, Layer, Linear, Use
 from ...proof import Records, same_gradient
 from ...torch_internals import result_metadata, version_of
 from ..base import TrainPass
@@ -33,6 +33,8 @@ from .engine import GhostPass, Layouts
 from .example_rows import Layout
 
 _LEAF, _TRANSPOSE, _CAST = "torch::autograd::AccumulateGrad", "TBackward0", "ToCopyBackward0"
+_RESHAPES = {"ViewBackward0", "UnsqueezeBackward0"}  # the same elements in the same order
+_HANDING_ON = {_TRANSPOSE, _CAST, *_RESHAPES}
 
 
 def plain_pass(
@@ -148,7 +150,7 @@ class RecordedContact:
     def gradients(self, g: Tensor) -> Sequence[Tensor | None]:
         """One gradient per origin, given that at the result."""
         return [
-            None if part is None or origin is None else part.to(origin.dtype)
+            None if part is None or origin is None else part.to(origin.dtype).reshape(origin.shape)
             for part, origin in zip(self.layer.gradients(g), self.origins, strict=True)
         ]
 
@@ -246,11 +248,15 @@ def read(losses: Tensor, parameters: Sequence[Tensor]) -> Reading | None:
 
 
 def _use(node: Any, places: dict[int, int], leaves: set[int], path: list[Any]) -> Use | None:
-    """The aligned parameter that a node hands on, as it is, transposed or cast; None for any other."""
-    transposed = False
+    """The aligned parameter that a node hands on, as it is, transposed, reshaped or cast; None for any
+    other."""
+    transposed, shape = False, None
     name = node.name()
-    while name in (_TRANSPOSE, _CAST):
-        transposed ^= name == _TRANSPOSE
+    while name in _HANDING_ON:
+        if name == _TRANSPOSE:
+            transposed = not transposed
+        elif name != _CAST and shape is None:  # the last view counts, which comes first here
+            shape = tuple(result_metadata(node)[0].shape)
         ((node, _),) = node.next_functions
         name = node.name()
         path.append(name)
@@ -258,13 +264,16 @@ def _use(node: Any, places: dict[int, int], leaves: set[int], path: list[Any]) -
         return None
     leaves.add(id(node.variable))
     place = places.get(id(node.variable))
-    return None if place is None else Use(place, transposed)
+    return None if place is None else Use(place, transposed, shape)
 
 
 def _contact(
     node: Any, name: str, uses: Sequence[Use | None], parameters: Sequence[Tensor]
 ) -> RecordedContact | None:
     rule = RECORDED.get(name)
+    for use in uses:
+        if use and use.shape is not None and (use.transposed or name not in RESHAPING):
+            return None
     layer = None if rule is None else rule(node, uses, parameters)
     if layer is None:
         return None

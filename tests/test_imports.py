@@ -23,7 +23,7 @@ IMPORTS = {
     "results": set(),
     "text": set(),
     "tables": {"optional", "rng", "text"},
-    "runs": {"files", "optional"},
+    "runs": {"files", "optional", "text"},
     "core": {"_warn"},
     "methods": {"core", "rng"},
     "clean_set": {"core"},
@@ -31,7 +31,7 @@ IMPORTS = {
     "audit": set(),
     "encoders": {"optional", "tables"},
     "data": {"encoders", "files", "optional", "rng", "tables", "text"},
-    "training": {"audit", "core", "data", "files", "methods", "optional", "rng", "runs"},
+    "training": {"audit", "core", "data", "files", "methods", "optional", "rng", "runs", "text"},
     "app": {
         "audit",
         "data",

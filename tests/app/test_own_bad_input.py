@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,9 @@ def call(capsys, *arguments):
 
 
 TABLE = ("--data", "rows.csv", "--clean", "checked.csv", "--target", "label", "--steps", "3")
+
+
+MARKED = ("--data", "rows.csv", "--target", "label", "--steps", "3")
 
 
 def refused(capsys, here, *parts, arguments=("train", *TABLE)):
@@ -88,7 +92,7 @@ def test_a_class_of_the_clean_rows_that_training_lost(capsys, here):
     frame["checked"] = (frame["label"] == "eel").astype(int)
     frame.to_csv(here / "rows.csv", index=False)
     refused(capsys, here, "class 'eel' is in the clean rows but not in the training rows",
-            arguments=("train", *TABLE, "--clean-where", "checked == 1"))  # fmt: skip
+            arguments=("train", *MARKED, "--clean-where", "checked == 1"))  # fmt: skip
 
 
 def test_empty_files(capsys, here):
@@ -239,8 +243,6 @@ def test_folders_of_images(capsys, here):
     [
         ("--steps", "0", "--steps is 0"),
         ("--holdout", "1.5", "--holdout is 1.5"),
-        ("--clean-where", "os.system", "COLUMN OP VALUE"),
-        ("--clean-where", "label == cat", "names the target"),
         ("--encoder", "somewhere", "--text"),
         ("--ignore", "twon", "did you mean 'town'"),
         ("--encoding", "klingon", "unknown encoding"),
@@ -248,6 +250,198 @@ def test_folders_of_images(capsys, here):
 )
 def test_options_out_of_range(capsys, here, option, value, part):
     refused(capsys, here, part, arguments=("train", *TABLE, option, value))
+
+
+@pytest.mark.parametrize(
+    ("condition", "part"),
+    [
+        ("os.system", "COLUMN OP VALUE"),
+        ("label == cat", "names the target"),
+    ],
+)
+def test_conditions_that_cannot_be(capsys, here, condition, part):
+    refused(capsys, here, part, arguments=("train", *MARKED, "--clean-where", condition))
+
+
+def test_two_ways_of_saying_what_is_checked(capsys, here):
+    refused(capsys, here, "--clean and --clean-where both say",
+            arguments=("train", *TABLE, "--clean-where", "town == Ulm"))  # fmt: skip
+
+
+def test_the_target_left_out(capsys, here):
+    refused(capsys, here, "--ignore label leaves out", "--target",
+            arguments=("train", *TABLE, "--ignore", "label"))  # fmt: skip
+
+
+def test_a_row_confirmed_twice_with_different_labels(capsys, here):
+    (here / "confirmed.csv").write_text("index,label\n3,dog\n5,eel\n3,cat\n")
+    refused(capsys, here, "row 3 is confirmed twice, as 'dog' and as 'cat'",
+            arguments=("train", *TABLE, "--also-clean", "confirmed.csv"))  # fmt: skip
+
+
+def test_a_checked_row_twice_with_different_labels(capsys, here):
+    def doubled(frame):
+        again = frame.iloc[[4]].assign(label="cat" if frame["label"][4] != "cat" else "dog")
+        return pd.concat([frame, again])
+
+    rewrite(here, "checked.csv", doubled)
+    refused(capsys, here, "a checked row is there twice", "rows 4 and 20")
+
+
+def test_infinite_numbers_to_predict(capsys, here):
+    rewrite(here, "rows.csv", lambda f: f.assign(length=f["length"].where(f.index > 2, np.inf)))
+    refused(capsys, here, "3 labels in column 'length' are infinite",
+            arguments=("train", *TABLE, "--target", "length"))  # fmt: skip
+
+
+def test_lines_that_end_with_a_carriage_return(capsys, here):
+    content = (here / "rows.csv").read_bytes()
+    (here / "rows.csv").write_bytes(content.replace(b"\n", b"\r"))
+    refused(capsys, here, "end with a carriage return alone")
+
+
+@pytest.mark.parametrize("word", ["None", "NA"])
+def test_a_class_that_is_called_none(capsys, here, word):
+    for name in ("rows.csv", "checked.csv"):
+        content = (here / name).read_text().replace("cat", word)
+        (here / name).write_text(content)
+    code, printed = call(capsys, "train", *TABLE)
+    assert code == 0
+    assert f"the label {word!r} is taken for a class" in printed.out + printed.err
+    source = json.loads((here / "reweigh-run" / "source.json").read_text())
+    assert source["classes"] == sorted([word, "dog", "eel"])
+
+
+def test_none_among_numbers_is_a_missing_label(capsys, here):
+    def change(frame):
+        numbers = frame["label"].map({"cat": "1", "dog": "2", "eel": "3"})
+        return frame.assign(label=numbers.where(frame.index != 2, "NA"))
+
+    rewrite(here, "rows.csv", change)
+    rewrite(here, "checked.csv", change)
+    code, printed = call(capsys, "train", *TABLE)
+    assert code == 0
+    assert "data: 1 rows without a label are left out" in printed.out + printed.err
+
+
+def test_class_folders_called_nothing(capsys, here):
+    for name, seed in (("photos", 0), ("clean", 1)):
+        images(here / name, 24, seed)
+        (here / name / "left").rename(here / name / "NA")
+        (here / name / "right").rename(here / name / "nan")
+    code, _ = call(capsys, "train", "--data", "photos", "--clean", "clean", "--steps", "2")
+    assert code == 0
+    source = json.loads((here / "reweigh-run" / "source.json").read_text())
+    assert source["classes"] == ["NA", "nan"]
+
+
+def test_links_to_nothing_and_names_that_are_no_text(capsys, here):
+    images(here / "photos", 30, 0)
+    images(here / "clean", 12, 1)
+    (here / "photos" / "left" / "loop.png").symlink_to(here / "photos" / "left" / "loop.png")
+    (here / "photos" / "left" / "gone.png").symlink_to(here / "nowhere.png")
+    (here / "photos" / "right" / os.fsdecode(b"caf\xe9.png")).write_bytes(b"broken")
+    code, printed = call(capsys, "train", "--data", "photos", "--clean", "clean", "--steps", "2")
+    assert code == 0
+    shown = printed.out + printed.err
+    assert "1 files have names that are not UTF-8" in shown
+    assert "caf\\xe9.png" in shown
+    listed = (here / "reweigh-run" / "unreadable.txt").read_text().splitlines()
+    assert listed == ["left/gone.png", "left/loop.png"]
+
+
+def test_a_table_whose_name_is_no_text(capsys, here):
+    name = os.fsdecode(b"r\xe9ws.csv")
+    (here / "rows.csv").rename(here / name)
+    arguments = [name if part == "rows.csv" else part for part in TABLE]
+    refused(capsys, here, "is not UTF-8; rename", arguments=("train", *arguments))
+
+
+@pytest.fixture
+def run(here, capsys):
+    assert call(capsys, "train", *TABLE)[0] == 0
+    return here / "reweigh-run"
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "checked.csv", "link.csv", "hard.csv",
+                                  "reweigh-run/confirmed.csv", "reweigh-run/audit.parquet"])  # fmt: skip
+def test_no_file_that_was_read_is_written_onto(capsys, here, run, name):
+    (here / "link.csv").symlink_to(here / "rows.csv")
+    (here / "hard.csv").hardlink_to(here / "checked.csv")
+    (run / "confirmed.csv").write_text("index,label\n")
+    (here / "new.csv").write_bytes((here / "rows.csv").read_bytes())
+    before = (here / name).read_bytes()
+    for arguments in (
+        ("audit", "reweigh-run", "--out", name),
+        ("predict", "reweigh-run", "--data", "new.csv", "--out", name),
+    ):
+        for force in ((), ("--force",)):
+            code, printed = call(capsys, *arguments, *force)
+            assert code == 2, printed.err
+            assert "choose another name" in printed.err
+    assert (here / name).read_bytes() == before
+
+
+def test_a_prediction_onto_its_own_input(capsys, here, run):
+    (here / "new.csv").write_bytes((here / "rows.csv").read_bytes())
+    before = (here / "new.csv").read_bytes()
+    arguments = ("predict", "reweigh-run", "--data", "new.csv", "--out", "new.csv", "--force")
+    code, printed = call(capsys, *arguments)
+    assert code == 2
+    assert "the file to predict for" in printed.err
+    assert (here / "new.csv").read_bytes() == before
+
+
+def test_another_file_is_replaced_by_force_only(capsys, here, run):
+    (here / "mine.csv").write_text("precious")
+    for arguments in (
+        ("audit", "reweigh-run", "--out", "mine.csv"),
+        ("predict", "reweigh-run", "--data", "rows.csv", "--out", "mine.csv"),
+    ):
+        code, printed = call(capsys, *arguments)
+        assert code == 2
+        assert "--force" in printed.err
+        assert (here / "mine.csv").read_text() == "precious"
+        assert call(capsys, *arguments, "--force")[0] == 0
+        assert (here / "mine.csv").read_text() != "precious"
+        (here / "mine.csv").write_text("precious")
+    assert [call(capsys, "audit", "reweigh-run")[0] for _ in range(2)] == [0, 0]  # its own list
+
+
+def test_a_folder_that_is_not_there(capsys, here, run):
+    code, printed = call(capsys, "audit", "reweigh-run", "--out", "nowhere/list.csv")
+    assert code == 2
+    assert "there is no folder nowhere" in printed.err
+
+
+def test_a_run_that_can_only_be_looked_at(capsys, here, run, monkeypatch):
+    def refuse(path):
+        raise files.unwritable(path, OSError(errno.EROFS, "Read-only file system"))
+
+    monkeypatch.setattr("reweigh.app.row_files.whole_file", refuse)
+    code, printed = call(capsys, "audit", "reweigh-run", "--show", "2")
+    assert code == 0
+    assert "suspicion" in printed.out
+    assert "Read-only file system" in printed.err
+    assert call(capsys, "audit", "reweigh-run", "--out", "list.csv")[0] == 2
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "audit.parquet", "suspects.parquet"])
+@pytest.mark.parametrize("how", ["cut", "flipped", "empty"])
+def test_a_damaged_run(capsys, here, run, name, how):
+    content = (run / name).read_bytes()
+    spoilt = {"cut": content[: len(content) // 2], "empty": b"",
+              "flipped": content[:-40] + bytes(40)}[how]  # fmt: skip
+    (run / name).write_bytes(spoilt)
+    for arguments in (
+        ("predict", "reweigh-run", "--data", "rows.csv", "--out", "p.csv"),
+        ("audit", "reweigh-run"),
+        ("report", "reweigh-run"),
+        ("review", "reweigh-run", "--export"),
+    ):
+        code, printed = call(capsys, *arguments)
+        assert code in (0, 2)
+        assert "Traceback" not in printed.err
 
 
 def test_a_prediction_into_an_unknown_format(capsys, here):

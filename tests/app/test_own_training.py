@@ -157,7 +157,7 @@ def test_checked_rows_may_be_marked_in_the_table(tmp_path):
 
 def test_confirmed_rows_join_the_clean_set(tmp_path):
     write_tables(tmp_path)
-    (tmp_path / "confirmed.csv").write_text("index,label\n3,dog\n5,eel\n3,cat\n")
+    (tmp_path / "confirmed.csv").write_text("index,label\n3,dog\n5,eel\n3,dog\n")
     options = Options(
         data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="label", steps=5,
         also_clean=(tmp_path / "confirmed.csv",),

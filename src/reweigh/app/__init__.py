@@ -26,19 +26,19 @@ from .options import Help, Options, flag, shown_options  # all but Options for o
 
 if TYPE_CHECKING:
     from .predict import Predictor, load, write_predictions
-    from .row_files import write_audit_list
+    from .row_files import read_audit_list, write_audit_list
     from .training_run import Signs, run_training, train
 
 __all__ = [
-    "Options", "Predictor", "Signs", "load", "run_training", "train", "write_audit_list",
-    "write_predictions",
+    "Options", "Predictor", "Signs", "load", "read_audit_list", "run_training", "train",
+    "write_audit_list", "write_predictions",
 ]  # fmt: skip
 
 # All but the options need torch, which takes seconds to import; `reweigh train --help` does not.
 _HOMES = {
     "predict": ("Predictor", "load", "write_predictions"),
     "training_run": ("Signs", "run_training", "train"),
-    "row_files": ("write_audit_list",),
+    "row_files": ("read_audit_list", "write_audit_list"),
 }
 
 

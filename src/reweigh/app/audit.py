@@ -116,11 +116,10 @@ def _reasons(columns: Mapping[str, Any], ranking: Ranking, classes: bool) -> Ite
     seen, zero = columns["seen"].to_pylist(), columns["zero_share"].to_pylist()
     given, suggested = columns["given_label"].to_pylist(), columns["suggested_label"].to_pylist()
     for k, looks in enumerate(seen):
-        used = (
-            f"It helped the checked rows in {1 - zero[k]:.0%} of the {looks} steps it was in"
-            if looks
-            else "It was in no step of the training"
-        )
+        used = "It was in no step of the training"
+        if looks:
+            used = f"It helped the checked rows in {1 - zero[k]:.0%} of the {looks} steps it was in"
+            used += ", and is suspect for its label alone" if zero[k] < 0.5 else ""
         if not classes:
             tail = f"; the model expects {suggested[k]}." if suggested[k] is not None else "."
         elif suggested[k] is not None:

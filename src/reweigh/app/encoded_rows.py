@@ -107,7 +107,8 @@ def _pieces(files: Table | ImageFolder, encoder: Encoder) -> Iterator[tuple[Any,
         return
     assert not isinstance(encoder, ImageEncoder), "tables have an encoder of their own"
     unused = getattr(encoder, "unused", ())
-    names = [*encoder.needs, *(c.name for c in unused if c.name in files.columns)]
+    there = set(files.columns)
+    names = [*encoder.needs, *(c.name for c in unused if c.name in there)]
     for piece in files.pieces(names):
         yield encoder.encode(piece), encoder.digests(piece), np.ones(piece.num_rows, dtype=bool)
 
@@ -129,8 +130,12 @@ def _made_of(source: SourceFile, encoder: Encoder) -> str:
         [files.path] if isinstance(files, Table) else [files.path / name for name in files.files]
     )
     for path in names:
-        status = path.stat()
-        digest.update(f"{path.resolve()} {status.st_size} {status.st_mtime_ns}\n".encode())
+        try:
+            status = path.stat()
+            state = f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
+        except (OSError, RuntimeError):  # a link to nothing, or to itself: unreadable, and listed
+            state = f"{path} unreadable"
+        digest.update(f"{state}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 

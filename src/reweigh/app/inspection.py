@@ -96,6 +96,7 @@ def _tables(options: Options, say: Say) -> Inspected:
     if not scans["data"].sample.num_rows:
         raise DataError(f"{options.data}: no labelled row is left to train on")
     task = tables.decide_task(options.task, labels)
+    _check_labels(options, target, task, scans, say)
     encoder = _encoder(options, scans["data"], columns, say)
     for table in opened.values():
         table.require(*encoder.needs)
@@ -116,9 +117,28 @@ def _encoder(
         for notice in notices:
             say(notice)
         return encoder
+    if what := tables.unreadable(scan.sample.column(options.text)):
+        raise DataError(f"column {options.text!r} {what}; expected texts")
     if options.encoder is not None:
         return encoders.open_language_model(options.text, options.encoder)
     return encoders.fit_hashed_texts(scan.sample, options.text)
+
+
+def _check_labels(
+    options: Options, target: str, task: str, scans: Mapping[str, tables.Scan], say: Say
+) -> None:
+    """Labels that a reader could take for something else: said, or refused."""
+    if task == "regression":
+        for role, scan in scans.items():
+            if scan.infinite:
+                raise DataError(
+                    f"{getattr(options, role)}: {scan.infinite:,} labels in column {target!r} are "
+                    "infinite; expected numbers: mend or remove these rows"
+                )
+    elif doubtful := [name for name in scans["data"].labels.names if name in tables.DOUBTFUL]:
+        say(
+            f"the label {doubtful[0]!r} is taken for a class; leave the cell empty if it is missing"
+        )
 
 
 def _target(options: Options, table: tables.Table) -> str:
@@ -136,6 +156,9 @@ def _columns(
 ) -> tuple[str, ...]:
     """The columns to learn from."""
     table.require(*options.ignore)
+    for name, other in (("target", target), ("text", options.text)):
+        if other is not None and other in options.ignore:
+            raise SettingError(f"--ignore {other} leaves out the column that --{name} asks for")
     if marking is not None:
         table.require(marking.column)
         if marking.column == target:
@@ -169,6 +192,11 @@ def _folders(options: Options, say: Say) -> Inspected:
             if tables.is_table(path):
                 raise DataError(f"{path} is a table and {options.data} a folder; expected a folder")
             folder = tables.open_image_folder(path)
+            if gone := len(folder.nameless):
+                say(
+                    f"{role}: {gone:,} files have names that are not UTF-8 and are left out, as "
+                    f"{folder.nameless[0]}; rename them"
+                )
             labels = tables.LabelScan()
             labels.add_names(folder.names)
             sources[role] = SourceFile(folder, labels.finish(), np.zeros(len(folder), dtype=bool))

@@ -32,7 +32,7 @@ class LabelledRows:
 
 
 def read_confirmed(paths: Iterable[Path], classes: tuple[str, ...], size: int) -> LabelledRows:
-    """`index,label`: rows of the data that somebody looked at; of a row met twice, the last counts."""
+    """`index,label`: rows of the data that somebody looked at; a row has one label."""
     codes = {name: float(k) for k, name in enumerate(classes)}
     labels: dict[int, float] = {}
     for path in paths:
@@ -44,7 +44,15 @@ def read_confirmed(paths: Iterable[Path], classes: tuple[str, ...], size: int) -
                     f"{path}: a row has no label; expected index,label of training rows"
                 )
             rows = _indices(numbers(piece.column("index")), size, path)
-            labels.update(zip(rows.tolist(), values.tolist(), strict=True))
+            for row, value in zip(rows.tolist(), values.tolist(), strict=True):
+                if labels.setdefault(row, value) != value:
+                    first, second = (
+                        classes[int(v)] if classes else f"{v:g}" for v in (labels[row], value)
+                    )
+                    raise DataError(
+                        f"{path}: row {row} is confirmed twice, as {first!r} and as {second!r}; "
+                        "expected one label: remove the wrong line"
+                    )
     return LabelledRows(np.array(list(labels), dtype=np.int64), np.array(list(labels.values())))
 
 
@@ -61,7 +69,7 @@ def _coded(column: Array, codes: dict[str, float], path: Path) -> Values:
     """An apostrophe that keeps a spreadsheet from running a label is no part of it."""
     names = [
         name[1:] if name is not None and name not in codes and name.startswith("'") else name
-        for name in label_words(column).to_pylist()
+        for name in label_words(column, missing=("",)).to_pylist()
     ]
     for name in names:
         if name not in codes:

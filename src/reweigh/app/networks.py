@@ -5,11 +5,13 @@ images          a plain convolutional network, see models/image_cnn.py
 """
 
 import math
+import os
 
 import torch
 from torch import nn
 
 from ..data import BatchOptions, Examples, Part, Scaling
+from ..errors import SettingError
 from ..models import MLP, ImageCNN, ImageCNNOptions, MLPOptions
 from ..runs import Network
 from ..training import Config, Optimizer
@@ -38,8 +40,22 @@ def choose_network(prepared: Prepared, options: Options) -> Network:
     outputs = len(prepared.classes) or 1
     if prepared.inspected.kind == "images":
         return Network("image-cnn", shape, outputs)
+    _check_size(options.hidden, math.prod(shape))
     width = options.hidden or (64 if rows < 2_000 else 128 if rows < 20_000 else 256)
     return Network("mlp", shape, outputs, (width, width), regression=not prepared.classes)
+
+
+def _check_size(hidden: int | None, inputs: int) -> None:
+    """Refuse a width whose parameters, gradients and momentum do not fit into half of the memory."""
+    if hidden is None or not hasattr(os, "sysconf"):
+        return
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    needed = 3 * 4 * hidden * (inputs + hidden)
+    if needed > memory / 2:
+        raise SettingError(
+            f"--hidden is {hidden:,}; a network of that width takes {needed / 1e9:,.0f} GB, and this "
+            f"machine has {memory / 1e9:,.0f}; expected a few hundred"
+        )
 
 
 def choose_config(prepared: Prepared, options: Options) -> Config:

@@ -8,6 +8,7 @@ and `--resume-with` begins a new one with the same options and more checked rows
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -40,7 +41,7 @@ class Options:
     """The data, and how to train on it; everything has a default but the data.
 
     The checked rows come from `clean`, `clean_where` or `also_clean`; one of them has to be given.
-    Of a row that is in several `also_clean` files, the last counts. `steps`, `batch`, `learning_rate`
+    A row may be in several `also_clean` files, with the same label. `steps`, `batch`, `learning_rate`
     and `hidden` are chosen by the size of the data where they are None.
     """
 
@@ -116,6 +117,14 @@ class Options:
                 "nothing says which rows are checked; give --clean FILE, or --clean-where "
                 '"COLUMN == VALUE", or --also-clean confirmed.csv'
             )
+        if self.clean is not None and self.clean_where is not None:
+            raise SettingError(
+                "--clean and --clean-where both say which rows are checked; give one of them (rows "
+                "from elsewhere: --clean; rows of the data: --clean-where or --also-clean)"
+            )
+        rate = self.learning_rate
+        if rate is not None and not (math.isfinite(rate) and rate > 0):
+            raise SettingError(f"--learning-rate is {rate:g}; expected a number above 0")
         if self.encoder is not None and self.text is None:
             raise SettingError("--encoder is for texts; give their column too: --text COLUMN")
         if self.holdout is not None and not 0 <= self.holdout < 1:

@@ -23,7 +23,8 @@ from . import encoder_file
 from .final_outputs import outputs
 from .inspection import Encoder
 from .networks import make_model
-from .row_files import is_parquet, write_rows
+from .output_files import check_output
+from .row_files import write_rows
 
 Outputs = npt.NDArray[np.float64]
 
@@ -91,9 +92,11 @@ def load(run: str | Path) -> Predictor:
     return Predictor(open_run(Path(run), needs=RunFile.SUMMARY))
 
 
-def write_predictions(run: Path, data: Path, out: Path, *, encoding: str = "utf-8") -> int:
-    """Predict for every row of `data`; how many there were."""
-    is_parquet(out)  # a name that cannot be written is refused before any work
+def write_predictions(
+    run: Path, data: Path, out: Path, *, encoding: str = "utf-8", force: bool = False
+) -> int:
+    """Predict for every row of `data`; how many there were. `force` replaces a file that is there."""
+    check_output(out, open_run(run, needs=RunFile.SUMMARY), reads=data, force=force)
     return write_rows(out, _predictions(load(run), data, encoding))
 
 

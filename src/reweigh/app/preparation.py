@@ -27,6 +27,8 @@ from .row_split import RowSplit, hold_out, repeated, split_rows
 
 FARTHEST = 10.0
 """Scaled targets of a regression are cut off here: one absurd value must not rule the training."""
+USUAL = 0.9
+"""Share of different rows in the data, above which two equal ones are one case met twice."""
 SOURCES = {"train": "data", "own_clean": "data", "clean": "clean", "test": "test"}
 """Which file the rows of each field of a `RowSplit` are in."""
 
@@ -133,6 +135,7 @@ def _without_repeated(split: RowSplit, files: EncodedFiles, say: Say) -> RowSpli
         each = [files[SOURCES[name]].digests[getattr(split, name).rows] for name in known]
         return np.concatenate([np.empty(0, np.uint64), *each])
 
+    _check_contradictions(split, digests("clean", "own_clean"), digests("train"))
     twice = repeated(digests("test"), digests("clean", "own_clean"))
     if twice.any():
         say(f"{int(twice.sum()):,} test rows are clean rows too: left out of the test")
@@ -142,6 +145,29 @@ def _without_repeated(split: RowSplit, files: EncodedFiles, say: Say) -> RowSpli
         say(f"{int(twice.sum()):,} training rows are clean or test rows too: left out of training")
         split = replace(split, train=split.train.where(~twice))
     return split
+
+
+def _check_contradictions(
+    split: RowSplit, clean: npt.NDArray[np.uint64], train: npt.NDArray[np.uint64]
+) -> None:
+    """Refuse a checked row that is there twice with different labels.
+
+    Not in a regression, and not in tables with few columns, where many rows are equal by chance.
+    """
+    if not split.classes or len(np.unique(train)) < USUAL * len(train):
+        return
+    labels = np.concatenate([split.clean.labels, split.own_clean.labels]).astype(int)
+    rows = np.concatenate([split.clean.rows, split.own_clean.rows])
+    first: dict[int, int] = {}
+    for place, digest in enumerate(clean.tolist()):
+        before = first.setdefault(digest, place)
+        if labels[before] != labels[place]:
+            one, other = (split.classes[labels[k]] for k in (before, place))
+            raise DataError(
+                f"a checked row is there twice, with the labels {one!r} and {other!r} (rows "
+                f"{rows[before]} and {rows[place]} of their files, from 0); expected one label: "
+                "remove the wrong one"
+            )
 
 
 def _target_scale(split: RowSplit, say: Say) -> TargetScale:

@@ -4,6 +4,7 @@ Thin: a command reads its options, calls the library and prints. This module and
 commands import nothing heavy at their top, so that `--help` is instant.
 """
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
     Whatever a user can act on ends in one line on standard error; a traceback is a bug of ours.
     """
+    for stream in (sys.stdout, sys.stderr):  # names of files may hold bytes that are no text
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(_run(list(sys.argv[1:] if arguments is None else arguments)))
 
 

@@ -16,6 +16,9 @@ def audit(
         typer.Option(metavar="F", help="Where to: .csv or .parquet.  [default: RUN/audit.csv]"),
     ] = None,
     show: Annotated[int, typer.Option(metavar="N", help="Print the first N.")] = 10,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file F, if it is none of the run's.")
+    ] = False,
 ) -> None:
     """List every training row by how suspicious its label is, the most suspicious first.
 
@@ -28,9 +31,17 @@ def audit(
     from rich.console import Console
     from rich.table import Table
 
-    from ..app import write_audit_list
+    from ..app import read_audit_list, write_audit_list
+    from ..errors import StorageError
 
-    path, rows, head = write_audit_list(run, out, head=show)
+    failure = None
+    try:
+        path, rows, head = write_audit_list(run, out, head=show, force=force)
+    except StorageError as error:
+        if out is not None:
+            raise
+        failure = error  # a run that may only be looked at: look at it
+        rows, head = read_audit_list(run, head=show)
     if head:
         table = Table(box=None, header_style="bold", pad_edge=False)
         for column in head[0]:
@@ -38,7 +49,10 @@ def audit(
         for entry in head:
             table.add_row(*map(_cell, entry.values()))
         Console(highlight=False, markup=False).print(table)
-    typer.echo(f"{rows:,} rows, most suspicious first, in {path}")
+    if failure is None:
+        typer.echo(f"{rows:,} rows, most suspicious first, in {path}")
+    else:
+        typer.echo(f"{rows:,} rows; the list was not written: {failure}", err=True)
 
 
 def _cell(value: object) -> str:

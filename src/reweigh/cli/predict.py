@@ -19,6 +19,9 @@ def predict(
     ],
     out: Annotated[Path, typer.Option(metavar="F", help="Where to: .csv or .parquet.")],
     encoding: Annotated[str, typer.Option(help="Of a CSV file.")] = "utf-8",
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file F, if it is none that was read.")
+    ] = False,
 ) -> None:
     """Predict with a trained run: one row out for every row in, in the same order.
 
@@ -27,5 +30,5 @@ def predict(
     """
     from ..app import write_predictions
 
-    rows = write_predictions(run, data, out, encoding=encoding)
+    rows = write_predictions(run, data, out, encoding=encoding, force=force)
     typer.echo(f"{rows:,} predictions in {out}")

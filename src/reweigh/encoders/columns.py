@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,6 +31,8 @@ DATE_FORMATS = (
     "ISO8601", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d",
     "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S",
 )  # fmt: skip
+NORMAL_QUARTILES = 2 * NormalDist().inv_cdf(0.75)
+"""The interquartile range of the standard normal law: 1.349."""
 _DAY, _YEAR = 86_400.0, 365.2425 * 86_400.0
 
 
@@ -154,13 +157,10 @@ def robust_scale(values: Numbers) -> tuple[float, float]:
 
     Where both quartiles are equal, the scale is half the range, or 1 for a constant.
     """
-    from sklearn.preprocessing import RobustScaler
-
-    known = values[~np.isnan(values)].reshape(-1, 1)
-    scaler = RobustScaler(unit_variance=True).fit(known)
-    low, high = np.percentile(known, [25, 75])
-    scale = float(scaler.scale_[0]) if high > low else float(np.ptp(known)) / 2 or 1.0
-    return float(scaler.center_[0]), scale
+    known = values[~np.isnan(values)]
+    low, middle, high = np.percentile(known, [25, 50, 75])
+    scale = (high - low) / NORMAL_QUARTILES if high > low else float(np.ptp(known)) / 2 or 1.0
+    return float(middle), float(scale)
 
 
 def _scaled(values: Numbers, centre: float, scale: float, gaps: bool) -> Features:

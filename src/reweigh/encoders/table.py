@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
-from ..tables import Array, Piece, arrow, is_text, label_words, numbers, pandas, words
+from ..tables import Array, Piece, arrow, is_text, label_words, numbers, pandas, unreadable, words
 from .columns import (
     DATE_FORMATS,
     CategoryColumn,
@@ -69,10 +69,11 @@ class TableEncoder:
         """One number per row, from all cells; also from those of unused columns that the piece has."""
         pd = pandas()
         total = np.zeros(piece.num_rows, dtype=np.uint64)
+        there = set(piece.schema.names)
         names = [*self.needs, *(column.name for column in self.unused)]
         numeric = {c.name for c in self.columns if not isinstance(c, CategoryColumn)}
         forms = {c.name: c.form for c in self.columns if isinstance(c, DateColumn)}
-        for place, name in enumerate(name for name in names if name in piece.schema.names):
+        for place, name in enumerate(name for name in names if name in there):
             cells = piece.column(name)
             if name in numeric:
                 # A form of "" reads numbers.
@@ -129,6 +130,8 @@ def fit_column(
 
     `rows` are the positions of the sampled cells in the file.
     """
+    if what := unreadable(array):
+        return Unused(name, what), None
     cells = words(array)
     there = len(cells) - cells.null_count
     distinct = arrow("compute").count_distinct(cells, mode="only_valid").as_py()
@@ -160,8 +163,11 @@ def fit_column(
 def _date_form(array: Array) -> str | None:
     if not is_text(array):
         return None
-    head = words(array.slice(0, 5000))
-    filled = len(head) - head.null_count
+    head = words(array).drop_null().slice(0, 5000)
+    # Reading dates is slow, and most columns of words do not even look like them.
+    alike = arrow("compute").match_substring_regex(head, r"^\d{1,4}[-/.]?\d")
+    if arrow("compute").sum(alike).as_py() < MOSTLY * len(head):
+        return None
     parsed = {form: int(np.sum(~np.isnan(seconds_of(head, form)))) for form in DATE_FORMATS}
     best = max(DATE_FORMATS, key=lambda form: parsed[form])
-    return best if filled and parsed[best] >= MOSTLY * filled else None
+    return best if parsed[best] >= MOSTLY * len(head) else None

@@ -8,6 +8,7 @@ HashedTextEncoder
               analysis), times 8, so that they are of the size a network expects. They are not
               divided by their spread: the last ones are mostly noise, which that would amplify.
     Fitted on a sample of at most 20,000 texts. Buckets that fewer than two of them use are dropped.
+    Of a text, the first 100,000 characters are read: more of a book would not tell its subject better.
 
 LanguageModelEncoder
     the mean of a transformer's last hidden states, scaled to mean 0 and variance 1 for each text;
@@ -34,6 +35,7 @@ TEXT_SAMPLE_ROWS, DIMENSIONS = 20_000, 192
 BUCKETS = 2**15
 SIZE = 8.0
 LENGTH = 256
+CHARACTERS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +113,7 @@ def _counts(texts: Sequence[str]) -> Any:
     from scipy.sparse import hstack
     from sklearn.feature_extraction.text import HashingVectorizer
 
+    texts = [text[:CHARACTERS] for text in texts]
     plain = {"n_features": BUCKETS, "norm": None, "alternate_sign": False, "dtype": np.float32}
     by_word = HashingVectorizer(ngram_range=(1, 2), token_pattern=r"(?u)\w+", **plain)
     by_character = HashingVectorizer(ngram_range=(2, 4), analyzer="char_wb", **plain)
@@ -173,6 +176,8 @@ class LanguageModelEncoder:
 
 def open_language_model(column: str, path: Path) -> LanguageModelEncoder:
     """Open a local encoder."""
+    if path == Path():
+        raise DataError("--encoder is empty; expected a folder with a saved transformers encoder")
     _, model = _language_model(str(path))
     return LanguageModelEncoder(column, str(path.resolve()), int(model.config.hidden_size))
 

@@ -1,7 +1,7 @@
 """What a review exports into the run folder, each file whole or not at all.
 
     corrected.csv   the data with the decisions carried out: new labels in the target column, dropped rows
-    (or .parquet)   left out, all else as it was; for images a listing path,label
+    (.tsv, .parquet) left out, all else as it was; for images a listing path,label
     confirmed.csv   index,label of the rows a person kept or relabelled
     dropped.csv     index of the rows a person dropped
     changes.diff    index: given -> new, to read
@@ -91,6 +91,8 @@ def export_run(run: TrainedRun, *, exact: bool = False) -> Exported:
 def exported_files(run: TrainedRun) -> tuple[Path, ...]:
     """Where the four files go. Parquet stays parquet, with its types; all else becomes text."""
     corrected = RunFile.CORRECTED_PARQUET if _is_parquet(run.source) else RunFile.CORRECTED_TEXT
+    if run.source.data.name.lower().endswith((".tsv", ".tsv.gz")):
+        corrected = RunFile.CORRECTED_TABS
     names = (corrected, RunFile.CONFIRMED, RunFile.DROPPED, RunFile.CHANGES)
     return tuple(run.path / name for name in names)
 

@@ -46,3 +46,4 @@ class RunFile:
     AUDIT_LIST, DECISIONS = "audit.csv", "decisions.jsonl"
     CONFIRMED, DROPPED, CHANGES = "confirmed.csv", "dropped.csv", "changes.diff"
     CORRECTED_TEXT, CORRECTED_PARQUET = "corrected.csv", "corrected.parquet"
+    CORRECTED_TABS = "corrected.tsv"

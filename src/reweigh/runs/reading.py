@@ -1,6 +1,8 @@
 """Run folders, opened and checked: one check of the version, for every file that has one."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -8,6 +10,7 @@ from typing import Any, TypeVar
 from ..errors import DataError, ReweighError
 from ..files import write_whole
 from ..optional import optional
+from ..text import first_line
 from .file_names import RunFile
 from .json_values import Json, as_json, of_json
 from .schema import SUSPECT_COLUMNS, RunSource, RunSummary, Suspect
@@ -39,7 +42,7 @@ class TrainedRun:
 
     def first_suspects(self, count: int) -> list[Suspect]:
         """The `count` most suspicious rows, or as many as there are."""
-        with open_suspects(self.suspects) as file:
+        with reading_parquet(self.suspects), open_suspects(self.suspects) as file:
             first = next(file.iter_batches(count, columns=list(SUSPECT_COLUMNS)), None)
         return [] if first is None else [Suspect(**row) for row in first.to_pylist()]
 
@@ -72,16 +75,27 @@ def versioned(value: Any) -> Json:
     return {"version": VERSION, **finite}
 
 
+@contextmanager
+def reading_parquet(path: Path) -> Iterator[None]:
+    """Errors of reading the Parquet file `path` of a run, in words that help."""
+    pyarrow = optional("pyarrow", package="pyarrow", needed_for="reading a run")
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataError(f"there is no {path}; train again") from error
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, ReweighError) or getattr(error, "errno", None):
+            raise
+        raise DataError(
+            f"{path} is damaged: it is no parquet file ({first_line(error)[:160]}); train again"
+        ) from None
+
+
 def open_suspects(path: Path, **options: Any) -> Any:
     """A suspects.parquet as a pyarrow ParquetFile that has every column; `options` are for that."""
-    pyarrow, parquet = (
-        optional(name, package="pyarrow", needed_for="reading a run")
-        for name in ("pyarrow", "pyarrow.parquet")
-    )
-    try:
+    parquet = optional("pyarrow.parquet", package="pyarrow", needed_for="reading a run")
+    with reading_parquet(path):
         file = parquet.ParquetFile(path, **options)
-    except (pyarrow.ArrowInvalid, FileNotFoundError) as error:
-        raise DataError(f"{path} is not a parquet file ({error}); train again") from None
     lacking = [name for name in SUSPECT_COLUMNS if name not in file.schema_arrow.names]
     if lacking:
         raise DataError(f"{path} lacks {', '.join(lacking)}; train again")

@@ -11,7 +11,8 @@ Read in this order:
 
 # isort: off
 from .cells import (
-    Array, Condition, Numbers, arrow, is_text, label_words, numbers, pandas, parse_condition, words,
+    DOUBTFUL, Array, Condition, Numbers, arrow, is_text, label_words, numbers, pandas,
+    parse_condition, unreadable, words,
 )  # fmt: skip
 from .images import ImageFolder, image_pieces, list_images, open_image, open_image_folder
 from .labels import Codes, GivenLabels, LabelScan, decide_task

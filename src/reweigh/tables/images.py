@@ -23,11 +23,15 @@ PIXELS = 80_000_000
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """`files` [n] relative to `path`, with `/`, sorted; `names` [n] their classes."""
+    """`files` [n] relative to `path`, with `/`, sorted; `names` [n] their classes.
+
+    nameless    files left out, since their names are not UTF-8; escaped
+    """
 
     path: Path
     files: tuple[str, ...]
     names: tuple[str, ...]
+    nameless: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.files)
@@ -48,19 +52,39 @@ def open_image_folder(path: str | Path) -> ImageFolder:
     path = Path(path)
     if not path.is_dir():
         raise DataError(f"{path} is no folder; expected one with a folder of images a class")
-    files = list_images(path)
+    found = _walk(path)
+    files = [name for name in found if _is_utf8(name)]
+    nameless = [_escaped(name) for name in found if not _is_utf8(name)]
     loose = [name for name in files if "/" not in name]
     inside = [name for name in files if "/" in name]
     if not inside:
         what = "images, but no folder a class" if loose else "no images"
+        what = f"only images whose names are not UTF-8, as {nameless[0]}" if nameless else what
         raise DataError(
             f"{path} has {what}; expected {path.name}/CLASS/picture.jpg ({', '.join(SUFFIXES)})"
         )
-    return ImageFolder(path, tuple(inside), tuple(name.split("/", 1)[0] for name in inside))
+    classes = tuple(name.split("/", 1)[0] for name in inside)
+    return ImageFolder(path, tuple(inside), classes, tuple(nameless))
 
 
 def list_images(path: Path) -> list[str]:
-    """Every image below a folder, as sorted relative paths; hidden files and folders are skipped."""
+    """Every image below a folder, as sorted relative paths; hidden files and folders are skipped.
+
+    So are names that are not UTF-8: no table, page or report could show them.
+    """
+    return [name for name in _walk(path) if _is_utf8(name)]
+
+
+def _is_utf8(name: str) -> bool:
+    """Whether a name of a file is text; Python hides other bytes in lone surrogates."""
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _escaped(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", errors="backslashreplace")
+
+
+def _walk(path: Path) -> list[str]:
     images = []
     for folder, folders, files in os.walk(path):
         folders[:] = [name for name in folders if not name.startswith(".")]

@@ -7,6 +7,7 @@
 ('cat', 'dog')
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, unknown
-from .cells import Array, Numbers, arrow, label_words, numbers
+from .cells import DOUBTFUL, Array, Numbers, arrow, label_words, numbers
 
 Codes = npt.NDArray[np.int64]
 
@@ -50,12 +51,19 @@ class GivenLabels:
 
     def guess(self) -> str:
         """The kind of task: "classes" or "regression"."""
-        if self.values is None or bool((np.isnan(self.values) & ~self.missing).any()):
+        if self.values is None or self._has_words(np.isnan(self.values) & ~self.missing):
             return "classes"
         known = self.values[~np.isnan(self.values)]
         no_fractions = bool(np.all(known % 1 == 0))
         few = self.codes is not None and len(self.names) <= FEW
         return "classes" if no_fractions and few else "regression"
+
+    def _has_words(self, rows: npt.NDArray[np.bool_]) -> bool:
+        """Whether a label of these rows, which are no finite numbers, is a word."""
+        if self.codes is None:
+            return bool(rows.any())
+        names = [self.names[code] for code in np.unique(self.codes[rows])]
+        return not all(name.lower().strip("+-") in ("inf", "infinity") for name in names)
 
     def coded(self, names: Sequence[str]) -> Codes:
         """The codes in another list of names; -1 where a label is missing or not in the list."""
@@ -66,16 +74,23 @@ class GivenLabels:
 
 
 class LabelScan:
-    """Collects labels in 16 bytes per row; beyond 10,000 classes they can only be numbers."""
+    """Collects labels in 16 bytes per row; beyond 10,000 classes they can only be numbers.
+
+    "NA" or "None" is the name of a class, unless all other labels of the column are numbers: then it
+    says that a label is missing.
+    """
 
     def __init__(self) -> None:
         self._place: dict[str, int] = {}
         self._codes: list[Codes] | None = []
         self._values: list[Numbers] | None = []
+        self._exact = False
 
     def add(self, array: Array) -> None:
         """The next piece of the target column."""
-        cells = label_words(array)
+        self._add(array, label_words(array))
+
+    def _add(self, array: Array, cells: Array) -> None:
         if self._values is not None:
             values = numbers(array)
             there = len(cells) - cells.null_count
@@ -95,9 +110,10 @@ class LabelScan:
                 self._codes, self._place = None, {}
 
     def add_names(self, names: Sequence[str | None]) -> None:
-        """The next labels, as words."""
-        pa = arrow()
-        self.add(pa.array(names, pa.string()))
+        """The next labels, as names that are what they say: a folder called `nan` is a class."""
+        column = arrow().array(names, arrow().string())
+        self._add(column, column)
+        self._exact = True
 
     def finish(self) -> GivenLabels:
         """All labels; names in order: numbers by size, words by alphabet."""
@@ -110,16 +126,22 @@ class LabelScan:
         if self._codes is None:
             return GivenLabels((), None, values)
         codes = np.concatenate([np.empty(0, np.int64), *self._codes])
-        names = tuple(sorted(self._place, key=_order))
+        names = tuple(sorted(self._names(), key=_order))
         as_met = GivenLabels(tuple(self._place), codes, values)
         return GivenLabels(names, as_met.coded(names), values)
+
+    def _names(self) -> list[str]:
+        sure = [name for name in self._place if name not in DOUBTFUL]
+        numeric = sure and all(_order(name)[0] == 0 for name in sure)
+        return sure if numeric and not self._exact else list(self._place)
 
 
 def _order(name: str) -> tuple[int, float, str]:
     try:
-        return 0, float(name), name
+        number = float(name)
     except ValueError:
-        return 1, 0.0, name
+        number = math.nan
+    return (0, number, name) if math.isfinite(number) else (1, 0.0, name)
 
 
 def decide_task(asked: str, labels: GivenLabels) -> str:

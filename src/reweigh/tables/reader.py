@@ -11,6 +11,8 @@ file, from 0, is its index everywhere in this library.
 import csv
 import gzip
 import io
+import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any, TypeAlias
 
 from ..errors import DataError, unknown
 from ..text import first_line
-from .cells import MISSING, arrow
+from .cells import arrow
 
 Piece: TypeAlias = Any
 """A pyarrow record batch."""
@@ -64,8 +66,9 @@ class Table:
 
     def require(self, *names: str) -> None:
         """An error with the nearest name for a column that is not there."""
+        there = set(self.columns)
         for name in names:
-            if name not in self.columns:
+            if name not in there:
                 error = unknown("column", name, self.columns)
                 raise DataError(f"{self.path}: {error}")
 
@@ -80,6 +83,14 @@ def open_table(path: str | Path, *, encoding: str = "utf-8") -> Table:
     path = Path(path)
     if not path.exists():
         raise DataError(f"there is no {path}; expected a .csv or .parquet file")
+    if not path.is_file():
+        what = "a folder" if path.is_dir() else "a pipe or a device, which can be read once only"
+        raise DataError(f"{path} is {what}; expected a .csv or .parquet file: save the rows in one")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        shown = str(path).encode(errors="backslashreplace").decode()
+        raise DataError(f"the name {shown} is not UTF-8; rename the file") from None
     name = path.name.lower()
     if name.endswith(PARQUET):
         return Table(path, _parquet_columns(path))
@@ -108,7 +119,7 @@ def _csv_header(path: Path, encoding: str) -> tuple[list[str], str]:
     try:
         with unpacked(path, "rb") as stream:
             head = stream.read(_HEAD)
-    except (EOFError, gzip.BadGzipFile) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} is no gzip file, or is truncated; write it again") from error
     for magic, what in _MAGIC.items():
         if head.startswith(magic):
@@ -123,6 +134,11 @@ def _csv_header(path: Path, encoding: str) -> tuple[list[str], str]:
         text = "\0"
     if "\0" in text:
         raise DataError(f"{path} is a binary file, not CSV; expected lines of text")
+    if "\r" in text and "\n" not in text:
+        raise DataError(
+            f"the lines of {path} end with a carriage return alone, as on very old computers; "
+            "expected line feeds: save it again as CSV (UTF-8)"
+        )
     if not text.strip():
         raise DataError(f"{path} is empty; expected a header line and rows")
     delimiter = delimiter_of(text)
@@ -147,7 +163,7 @@ def _fields(text: str, delimiter: str) -> list[str]:
 
 def _checked_names(path: Path, names: Sequence[str]) -> tuple[str, ...]:
     names = [name.strip() for name in names]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise DataError(
             f"{path} has two columns called {twice[0]!r}; give every column a name of its own"
@@ -179,7 +195,7 @@ def _read_csv(table: Table, columns: list[str]) -> Iterator[Piece]:
         convert_options=pc.ConvertOptions(
             column_types=dict.fromkeys(columns, pa.string()),
             include_columns=columns,
-            null_values=list(MISSING),
+            null_values=[""],  # words for nothing are told apart later: "NA" may be a class
             strings_can_be_null=True,
         ),
     ) as reader:  # fmt: skip

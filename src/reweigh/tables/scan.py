@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..errors import DataError
 from ..rng import Draws
-from .cells import Condition, arrow
+from .cells import Condition, arrow, count_infinite, label_words, unreadable
 from .labels import GivenLabels, LabelScan
 from .reader import Piece, Table
 
@@ -23,13 +23,17 @@ SAMPLE_ROWS = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """How many rows there are; their labels; which are marked [rows]; the sample and its rows' indices."""
+    """How many rows there are; their labels; which are marked [rows]; the sample and its rows' indices.
+
+    infinite    how many labels are infinite, where they are numbers
+    """
 
     rows: int
     labels: GivenLabels
     marked: npt.NDArray[np.bool_]
     sample: Any = None
     sample_rows: npt.NDArray[np.int64] | None = None
+    infinite: int = 0
 
 
 def scan_table(
@@ -44,21 +48,26 @@ def scan_table(
     """Read `table` once; the sample has `columns` of rows that have a label and are not marked."""
     needed = list(dict.fromkeys([target, *columns, *([marking.column] if marking else [])]))
     labels, marks, sampler = LabelScan(), [], _Sample(capacity, seed)
-    rows = 0
+    rows = infinite = 0
     for piece in table.pieces(needed):
+        if what := unreadable(piece.column(target)):
+            raise DataError(
+                f"{table.path}: the target {target!r} {what}; expected words or numbers"
+            )
         labels.add(piece.column(target))
+        infinite += count_infinite(piece.column(target))
         mark = np.zeros(piece.num_rows, dtype=bool)
         if marking:
             mark = marking.meets(piece.column(marking.column))
         marks.append(mark)
         if columns:
-            usable = ~mark & ~np.asarray(piece.column(target).is_null())
+            usable = ~mark & ~np.asarray(label_words(piece.column(target)).is_null())
             sampler.add(piece.select(list(columns)), rows, usable)
         rows += piece.num_rows
     if not rows:
         raise DataError(f"{table.path} has no rows; expected a header line and rows")
     sample, sample_rows = sampler.finish() if columns else (None, None)
-    return Scan(rows, labels.finish(), np.concatenate(marks), sample, sample_rows)
+    return Scan(rows, labels.finish(), np.concatenate(marks), sample, sample_rows, infinite)
 
 
 class _Sample:

@@ -18,6 +18,7 @@ from ..audit import Ledger, encode, read_ledger
 from ..errors import DataError, SettingError
 from ..files import sweep, unwritable, writable_folder, write_whole
 from ..runs import FINAL, RunFile, as_json, of_json
+from ..text import first_line
 from .config import Config
 
 Point = dict[str, Any]
@@ -136,6 +137,7 @@ def read_config(path: Path) -> tuple[Config, str]:
 
 def read_model(path: Path) -> dict[str, Tensor]:
     """The trained model of a finished run folder, as a state dict."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     file = path / RunFile.MODEL
@@ -143,7 +145,12 @@ def read_model(path: Path) -> dict[str, Tensor]:
         raise DataError(
             f"{path} has no {RunFile.MODEL}; expected a finished run: let it run to its end"
         )
-    state: dict[str, Tensor] = load_file(file)
+    try:
+        state: dict[str, Tensor] = load_file(file)
+    except SafetensorError as error:
+        raise DataError(
+            f"{file} is damaged ({first_line(error)}); restore it from a copy, or train again"
+        ) from error
     return state
 
 

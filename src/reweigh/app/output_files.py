@@ -1,0 +1,72 @@
+"""Where `reweigh audit` and `reweigh predict` may write: never onto a file of the user's.
+
+refused always       the data, clean and test files, and lists of rows, of the run; its own files; the
+                     rows that are predicted for
+refused, or --force  any other file that is there already
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+from ..errors import DataError, ReweighError
+from ..runs import RunFile, TrainedRun, read
+from .options import Options
+
+ENDINGS = (".csv", ".parquet")
+_OWN = {
+    name
+    for key, name in vars(RunFile).items()
+    if not key.startswith("_") and name != RunFile.AUDIT_LIST
+}
+
+
+def is_parquet(out: Path) -> bool:
+    """Whether the name asks for Parquet; refuses names of neither."""
+    ending = out.suffix.lower()
+    if ending not in ENDINGS:
+        raise DataError(f"{out} has an unknown ending; expected .csv or .parquet")
+    return ending == ".parquet"
+
+
+def check_output(out: Path, run: TrainedRun, *, reads: Path | None = None, force: bool) -> None:
+    """Refuse a name that cannot or must not be written, before any work; `reads` is read meanwhile."""
+    is_parquet(out)
+    if out.is_dir():
+        raise DataError(f"{out} is a folder; expected the name of a file in it")
+    if not out.parent.is_dir():
+        raise DataError(f"there is no folder {out.parent}; make it, or write somewhere else")
+    for role, path in _files(run, reads):
+        if _same(out, path):
+            raise DataError(f"{out} is {role}; writing would replace it: choose another name")
+    if _same(out.parent, run.path) and out.name in _OWN:
+        raise DataError(f"{out} is a file of the run itself; choose another name")
+    is_ours = _same(out, run.path / RunFile.AUDIT_LIST)
+    if out.exists() and not is_ours and not force:
+        raise DataError(f"{out} is there already; choose another name, or replace it with --force")
+
+
+def _files(run: TrainedRun, reads: Path | None) -> Iterator[tuple[str, Path]]:
+    """What was read, in words, and its path."""
+    if reads is not None:
+        yield "the file to predict for", reads
+    yield "the data of the run", run.source.data
+    if run.source.clean is not None:
+        yield "the clean file of the run", run.source.clean
+    try:
+        options = read(run.path / RunFile.OPTIONS, Options)
+    except ReweighError:  # of an older version, or gone
+        return
+    for field in fields(options):
+        value = getattr(options, field.name)
+        for path in value if isinstance(value, tuple) else (value,):
+            if isinstance(path, Path):
+                yield f"a file of the run (--{field.name.replace('_', '-')})", path
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two names are one file, through links of any kind."""
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them is not there
+        return one.absolute() == other.absolute()

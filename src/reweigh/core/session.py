@@ -162,7 +162,8 @@ class Session:
                 metric = diagonal(self._geometry, direction, sharded=view.sharded)
                 direction = metric.bend(direction) if metric else direction
             align = self._aligned_on_copies if state.writes_input else self._aligned
-            settled = align(pass_, direction, selection, group)
+            with view.undone_on_error():
+                settled = align(pass_, direction, selection, group)
             return TwoSides(view, side, settled, metric, group)
 
     def _aligned_on_copies(

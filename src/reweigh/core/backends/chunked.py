@@ -26,8 +26,10 @@ from ..model import (
     batch_size,
     eager,
     evaluate,
+    leaves,
     rows,
     trainable,
+    unhooked,
     with_gradient,
 )
 from ..proof import Proof
@@ -59,11 +61,13 @@ def align_in_chunks(
     losses: list[Tensor] = []
     scores: list[Tensor] = []
     proofs: list[Proof] = []
+    used: set[int] = set()  # the ids of the parameters that some chunk has used
     for start in range(0, n, chunk):
         view, stop = ModelView(model, sources), min(start + chunk, n)
         chunks.append(_Chunk(start, stop, view.start))
         part = TrainPass(view, pass_.loss, rows(pass_.batch, start, stop))
         alignment = backend.align(part, direction)
+        used.update(map(id, leaves(alignment.weighted(alignment.losses).grad_fn)))
         losses.append(alignment.losses)
         scores.append(alignment.scores)
         if alignment.proof is not None:
@@ -71,7 +75,7 @@ def align_in_chunks(
         del alignment  # and with it the graph of this chunk
     values = torch.cat(losses)
     autocast = _autocast(values.device.type)
-    replay = _Replay(model, sources, pass_.loss, pass_.batch, chunks, autocast)
+    replay = _Replay(model, sources, pass_.loss, pass_.batch, chunks, used, autocast)
 
     def weighted(weights: Tensor) -> Tensor:
         parameters = list(trainable(model).values())
@@ -108,6 +112,7 @@ class _Replay:
     loss: Loss
     batch: Batch
     chunks: list[_Chunk]
+    used: set[int]
     autocast: torch.autocast
 
     def gradient(self, weights: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
@@ -127,9 +132,16 @@ class _Replay:
                 chunk.before.restore()
                 part = rows(self.batch, chunk.start, chunk.stop)
                 losses = evaluate(self.model, self.loss, part, which="train")
-                gradient = torch.autograd.grad(losses, list(parameters), share, allow_unused=True)
+                with unhooked(parameters):  # backward() runs the user's hooks, once, on the sum
+                    gradient = torch.autograd.grad(
+                        losses, list(parameters), share, allow_unused=True
+                    )
             for i, g in enumerate(gradient):
                 if g is not None:
                     before = total[i]
                     total[i] = g if before is None else before + g
-        return total
+        # As in plain training: zero, not None, for what only examples without weight have used.
+        return [
+            torch.zeros_like(p) if g is None and id(p) in self.used else g
+            for p, g in zip(parameters, total, strict=True)
+        ]

@@ -49,6 +49,13 @@ def by_own_formula(func: OpOverload, args: Any, kwargs: Any, t: Lookup) -> tuple
             return out, _tangent_of(out)
     except NotImplementedError as error:
         raise UnsupportedModelError(f"{func} has no forward-mode formula: {HINT}") from error
+    except RuntimeError as error:
+        if "out of memory" in str(error):
+            raise
+        func(*args, **kwargs)  # if this raises as well, the call itself is wrong
+        raise UnsupportedModelError(
+            f"PyTorch's forward-mode formula for {func} fails ({error}): {HINT}"
+        ) from error
 
 
 def is_random(func: OpOverload) -> bool:

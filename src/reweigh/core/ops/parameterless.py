@@ -49,6 +49,19 @@ class Pad:
     tangent = LinearTangent(lambda tangent, pad, value=0: aten.constant_pad_nd(tangent, pad))
 
 
+def _packed(tangent: Tensor, lengths: Tensor, batch_first: bool) -> Any:
+    """The tangent of the packed rows; the number of sequences per step has none."""
+    rows, _ = aten._pack_padded_sequence(tangent, lengths, batch_first)
+    return rows, None
+
+
+@operation(aten._pack_padded_sequence.default, lacks=NO_PARAMETERS)
+class Pack:
+    """y = the steps of sequences of different lengths, without those of padding."""
+
+    tangent = LinearTangent(_packed)
+
+
 @operation(aten.relu.default, aten.relu_.default, lacks=NO_PARAMETERS)
 class Relu:
     """y = max(x, 0)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 import reweigh
 from reweigh.errors import UnsupportedModelError
 from support import definition
+from support.problems import Encoder, tokens
 
 LOSS = reweigh.per_example(F.cross_entropy)
 EXACT = ["ghost", "forward_mode", "double_backward"]
@@ -252,3 +254,60 @@ def test_a_backward_that_is_not_linear_is_not_taken_for_rounding():
     model, train, clean = Normalised(), labelled(32), labelled(16)
     with pytest.raises(UnsupportedModelError, match="coupled after"):
         reweigh.example_scores(copy.deepcopy(model), under_autocast, train, clean, backend="ghost")
+
+
+QUOTIENTS = {
+    "norms": (net, 3e-2),
+    "no norm": (lambda: net(norm=False), 3e-2),
+    "convolution": (conv, 5e-2),
+    "transformer": (Encoder, 5e-2),
+    "bends sharply": (deep, 1.0),
+}
+
+
+@pytest.mark.parametrize("where", ["inside", "around the step"])
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_finite_difference_knows_the_precision_and_says_how_far_off_it_is(name, where):
+    torch.manual_seed(0)
+    make, close = QUOTIENTS[name]
+    model, batch = make(), tokens if make is Encoder else labelled
+    train, clean = batch(64), batch(16)
+    loss = under_autocast if where == "inside" else LOSS
+    with autocast() if where != "inside" else torch.enable_grad():
+        weigh = reweigh.Reweighter(model, loss, backend="finite_difference")
+        mine, right = weigh(train, clean).scores, definition.scores(model, loss, train, clean)
+    error = relative(mine, right)
+    assert error <= close
+    (said,) = re.findall(r"off by ([0-9.e-]+) \(relative", weigh.backend.reason)
+    assert error / 2.5 <= float(said) <= error * 2.5  # by eight random probes
+
+
+def test_an_approximate_choice_says_its_error_in_numbers():
+    class Doubled(torch.autograd.Function):
+        """Cannot be followed by anything exact but ghost, which a coupling excludes."""
+
+        @staticmethod
+        def forward(ctx, x):
+            return x.detach() * 2
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, g):
+            return g * 2
+
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(64, 32), nn.Linear(32, 3)
+
+        def forward(self, x):
+            h = Doubled.apply(self.first(x)).tanh()
+            return self.last(h - h.mean(0))
+
+    torch.manual_seed(0)
+    model, train, clean = Odd(), labelled(32), labelled(16)
+    weigh = reweigh.Reweighter(model, LOSS)
+    with pytest.warns(UserWarning, match="nothing exact can run; scores are approximate, off by"):
+        scores = weigh(train, clean).scores
+    assert weigh.backend == "finite_difference"
+    assert relative(scores, definition.scores(model, LOSS, train, clean)) <= 1e-2

@@ -160,6 +160,23 @@ def require_update(
         )
 
 
+def measured_error(losses: Tensor, scores: Tensor, direction: Direction, probes: int = 8) -> float:
+    """The relative error |scores - true| / |true|, by as many backward passes; the graph is left as it is.
+
+    With random signs r, the expectation of (sum_i r_i e_i)^2 is |e|^2, and sum_i r_i true_i is an inner
+    product with one plain gradient.
+    """
+    generator = torch.Generator().manual_seed(20180613)
+    error = size = 0.0
+    for _ in range(probes):
+        draw = torch.randint(2, (len(losses),), generator=generator, device="cpu")
+        signs = (2 * draw - 1).to(losses)
+        true = float(dot(_gradient(losses, signs, direction.parameters), direction.values))
+        error += (float((signs.double() * scores.double()).sum()) - true) ** 2
+        size += true**2
+    return (error / size) ** 0.5 if size > 0 else 0.0
+
+
 def same_gradient(values: Iterable[Tensor], scalar: Tensor, parameters: Sequence[Tensor]) -> bool:
     """Whether `values` are the gradient of `scalar` by autograd; the graph is left as it is."""
     truth = _gradient(scalar, None, parameters)

@@ -102,8 +102,7 @@ class Reweighter:
     def _weigh(self, train: Batch, clean: Batch) -> Step:
         self._check_mode()
         sides = self._session.both_sides(train, clean)
-        if self._session.backend == "auto":
-            self.backend = sides.settled.choice
+        self.backend = sides.settled.choice
         alignment = sides.settled.alignment
         weights, joined = self._weights(sides)
         self._health.finite(alignment.losses, sides.clean.losses, alignment.scores, joined)

@@ -41,6 +41,7 @@ class Backend(Protocol):
 
     cost:          what it adds to a plain step, besides the clean pass.
     proves_itself: it compares itself with autograd; others are compared by `Proven`.
+    error:         measured relative error of the scores, of one that is not exact; None: not measured.
     path:          what the last pass did, such as its operations: a new path is proven anew.
     """
 
@@ -48,6 +49,7 @@ class Backend(Protocol):
     exact: bool
     cost: str
     proves_itself: bool = False
+    error: float | None = None
     path: Hashable = None
 
     def align(self, pass_: TrainPass, direction: Direction) -> Alignment:
@@ -65,7 +67,7 @@ class Proven:
 
     def __init__(self, backend: Backend) -> None:
         self.name, self.exact, self.cost = backend.name, backend.exact, backend.cost
-        self.proves_itself, self.path = False, backend.path
+        self.proves_itself, self.error, self.path = False, backend.error, backend.path
         self._backend = backend
         self._records: Records[None] = Records()
 

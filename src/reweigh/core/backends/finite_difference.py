@@ -1,27 +1,37 @@
 """Scores by a difference quotient: the only approximate back-end.
 
-    score_i ~ ( f_i(theta + h v) - f_i(theta) ) / h,        v = grad G
+    score_i ~ ( f_i(theta + h v) - f_i(theta) ) / h,                     v = grad G
+    score_i ~ ( f_i(theta + h v) - f_i(theta - h v) ) / 2 h              in bfloat16 or float16
 
-with the same dropout masks and batch statistics in both passes (the random numbers are replayed).
-The step is chosen from the parameters' own scale, h = eta * |theta| / |v| with eta the square root
-of the machine precision, where the errors of rounding (~ precision / eta) and of the quotient
-itself (~ eta) balance.
+with the same dropout masks and batch statistics in all passes (the random numbers are replayed).
+The step is chosen from the parameters' own scale, h = eta * |theta| / |v|, and from the coarsest
+precision of the pass: its errors of rounding (~ precision / eta) and of the quotient itself (~ eta, or
+eta^2 where it is taken to both sides) must balance.
 
-Cost: one forward without a graph, and a copy of the parameters; of the shards that a process holds,
-where `fully_shard` has spread them (processes/fsdp.py). Relative error about 1e-3 in
-float32; larger where the loss bends sharply along v. Blind to gradients that are stopped or
-replaced on purpose (detach, custom autograd functions): a difference sees through those.
+Cost: one forward without a graph, two in coarse precision, and a copy of the parameters; of the shards
+that a process holds, where `fully_shard` has spread them (processes/fsdp.py). Relative error about 1e-3
+in float32, 1e-2 under autocast; larger where the loss bends sharply along v. The error on the first
+batch is measured and said. Blind to gradients that are stopped or replaced on purpose (detach, custom
+autograd functions): a difference sees through those.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
-from ..model import Direction, ModelView, differentiable_losses, evaluate, norm_squared
+from ..model import Direction, ModelView, coarsest, differentiable_losses, evaluate, norm_squared
 from ..processes import compute_types, gather_anew, local
+from ..proof import measured_error
 from .base import Alignment, Backend, TrainPass
+
+# Of eta in coarse precision, against the cube root of that precision. Losses average over many
+# roundings, and bend more than their size says: chosen on the networks of test_trust_precision.py.
+_SHARE = 0.05
 
 
 class FiniteDifference(Backend):
@@ -33,35 +43,74 @@ class FiniteDifference(Backend):
 
     def __init__(self, epsilon: float | None = None) -> None:
         self._epsilon = epsilon
+        self._kind: torch.dtype | None = None  # the coarsest precision of the passes so far
+        self.error: float | None = None
 
     def align(self, pass_: TrainPass, direction: Direction) -> Alignment:
-        """Two passes with the same random numbers."""
-        view, loss, train = pass_.view, pass_.loss, pass_.batch
-        h = step_size(view, direction, self._epsilon)
-        # The displaced pass comes first: moving the parameters afterwards would invalidate the graph.
-        with (
-            view.isolated(own_stream=False),
-            displaced(view.model, direction, h),
-            torch.no_grad(),
-        ):
-            ahead = evaluate(view.model, loss, train, which="train")
+        """Two or three passes with the same random numbers."""
+        view = pass_.view
+        shared = view.sharded or (dist.is_available() and dist.is_initialized())
+        kind = self._kind or _expected(view, direction)
+        start = view.start
+        while True:
+            losses, scores = self._quotient(pass_, direction, kind)
+            # Processes must run the same passes, and see different graphs if one has no examples.
+            if shared or (found := coarsest(losses)) == kind or self._kind == found:
+                break
+            self._kind = kind = found
+            start.restore()
+        if self.error is None and not shared:
+            self.error = measured_error(losses, scores, direction)
+        return Alignment(losses.detach(), scores, lambda w: (w * losses).sum())
+
+    def _quotient(
+        self, pass_: TrainPass, direction: Direction, kind: torch.dtype
+    ) -> tuple[Tensor, Tensor]:
+        """The losses, with their graph, and the scores."""
+        coarse = is_coarse(kind)
+        h = step_size(direction, self._epsilon or relative_step(kind))
+        # The displaced passes come first: moving the parameters afterwards would invalidate the graph.
+        ahead = _elsewhere(pass_, direction, h)
+        behind = _elsewhere(pass_, direction, -h) if coarse else None
         with torch.enable_grad():
-            losses = differentiable_losses(view.model, loss, train, which="train")
-        scores = torch.where(h > 0, (ahead - losses.detach()) / h.clamp(min=1e-38), 0.0)
-        return Alignment(losses.detach(), scores.to(losses.dtype), lambda w: (w * losses).sum())
+            losses = differentiable_losses(pass_.view.model, pass_.loss, pass_.batch, which="train")
+        difference = ahead - losses.detach() if behind is None else (ahead - behind) / 2
+        scores = torch.where(h > 0, difference / h.clamp(min=1e-38), 0.0)
+        return losses, scores.to(losses.dtype)
 
 
-def step_size(view: ModelView, direction: Direction, epsilon: float | None) -> Tensor:
+def is_coarse(kind: torch.dtype) -> bool:
+    """Whether a difference to one side would be nothing but rounding and curvature."""
+    return torch.finfo(kind).eps > torch.finfo(torch.float32).eps
+
+
+def relative_step(kind: torch.dtype) -> float:
+    """eta, for a pass of which this is the coarsest precision."""
+    machine = torch.finfo(kind).eps
+    return _SHARE * float(machine ** (1 / 3)) if is_coarse(kind) else float(machine**0.5)
+
+
+def step_size(direction: Direction, eta: float) -> Tensor:
     """h = eta * |theta| / |v|; 0 where v vanishes."""
-    kind = view.precision(direction.values[0])
-    machine = max(torch.finfo(k).eps for k in {kind, *compute_types(view.model)})
-    eta = epsilon or machine**0.5
     theta = [local(p.detach()) for p in direction.parameters]
     squares = torch.stack([norm_squared(theta), norm_squared(direction.values)])
     size, length = direction.total(squares).sqrt()
     # Parameters that are all zero still have a scale: that of one of them being one.
     size = torch.where(size > 0, size, torch.ones_like(size))
     return torch.where(length > 0, eta * size / length.clamp(min=1e-38), torch.zeros_like(length))
+
+
+def _expected(view: ModelView, direction: Direction) -> torch.dtype:
+    """The coarsest precision that shows before a pass."""
+    kinds = {view.precision(direction.values[0]), *compute_types(view.model)}
+    return max(kinds, key=lambda kind: torch.finfo(kind).eps)
+
+
+def _elsewhere(pass_: TrainPass, direction: Direction, h: Tensor) -> Tensor:
+    """The losses at theta + h v; everything is as before afterwards."""
+    view = pass_.view
+    with view.isolated(own_stream=False), displaced(view.model, direction, h), torch.no_grad():
+        return evaluate(view.model, pass_.loss, pass_.batch, which="train")
 
 
 @contextmanager

@@ -124,7 +124,11 @@ class BackendSelection:
                     f"{self.asked} {task.closed[self.asked]}; expected a back-end that does without: "
                     f"use backend='auto'"
                 )
-            return self._try(self.choice or Choice(self.asked, "asked for"), task)
+            settled = self._try(self.choice or Choice(self.asked, "asked for"), task)
+            if self.choice is None and not settled.choice.exact:
+                reason = f"asked for; {self._how_far(self.asked)}"
+                settled = replace(settled, choice=Choice(self.asked, reason))
+            return settled
         if self.choice is not None:
             start = task.pass_.view.start
             try:
@@ -147,10 +151,19 @@ class BackendSelection:
                 verb = "failed" if isinstance(error, _Failed) else "refused"
                 refused.append(f"{name} {verb}: {error}")
                 continue
-            if not choice.exact:
-                warn(f"{why}. {'; '.join(refused)}")
-            return settled
+            if choice.exact:
+                return settled
+            why = f"nothing exact can run; {self._how_far(name)}"
+            warn(f"{why}. {'; '.join(refused)}")
+            return replace(settled, choice=Choice(name, "; ".join([why, *refused])))
         raise UnsupportedModelError("no back-end can run this model. " + "; ".join(refused))
+
+    def _how_far(self, name: str) -> str:
+        """In words, how far the scores of an approximate back-end are off."""
+        error = self._backends[name].error
+        if error is None:
+            return "scores are approximate (relative error about 1e-2, not measured here)"
+        return f"scores are approximate, off by {error:.2g} (relative, measured on the first batch)"
 
     def _try(self, choice: Choice, task: _Task, *, last: bool = True) -> Settled:
         """One back-end, by all processes; a refusal if any of them refuses."""
@@ -194,8 +207,6 @@ class BackendSelection:
 
 
 def _why(name: str, view: ModelView) -> str:
-    if not BACKENDS[name].exact:
-        return "nothing exact can run; scores are approximate (relative error about 1e-2)"
     kind = type(view.model).__name__
     return f"the cheapest exact back-end for {kind}, proven on the first batch"
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...errors import UnsupportedModelError
+from ..torch_internals import result_metadata
 
 Gradient = Callable[[Tensor], Sequence[Tensor | None]]
 
@@ -41,6 +42,20 @@ def leaves(node: Any) -> list[Tensor]:
             found.append(variable)
         stack.extend(following for following, _ in current.next_functions)
     return found
+
+
+def coarsest(losses: Tensor) -> torch.dtype:
+    """The coarsest floating type of what a graph has computed on its way to `losses`."""
+    kinds: set[torch.dtype] = {losses.dtype}
+    seen: set[Any] = set()
+    stack: list[Any] = [losses.grad_fn]
+    while stack:
+        node = stack.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            kinds.update(result.dtype for result in result_metadata(node))
+            stack.extend(following for following, _ in node.next_functions)
+    return max((k for k in kinds if k.is_floating_point), key=lambda kind: torch.finfo(kind).eps)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ Who looks at `direction.values` gets V; only then is it multiplied out.
 """
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import NamedTuple, overload
 
 import torch
@@ -71,7 +72,9 @@ class PartlyFactored(Sequence[Tensor]):
         return len(self._parts)
 
 
-def factors_pay(layer: Linear, weight: Tensor, rows: float, train_share: float = 1.0) -> bool:
+def factors_pay(
+    layer: Linear, weight: Tensor, rows: float | Fraction, train_share: float = 1.0
+) -> bool:
     """Whether the factors of `rows` clean rows cost less than their product V [out, in].
 
     With k clean rows beside n train rows, factors take n k (in + out) products. V takes k in out to be
@@ -90,7 +93,7 @@ def paying(
     layers: Sequence[Layer],
     theta: Sequence[nn.Parameter],
     *,
-    clean_share: float = 1.0,
+    clean_share: float | Fraction = 1.0,
     train_share: float = 1.0,
 ) -> set[int]:
     """Which layers, by position, are better left as factors: linear ones that share no parameter

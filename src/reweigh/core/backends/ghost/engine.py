@@ -19,7 +19,7 @@ be that of sum_i f_i, times r_i in the rows of example i. (This also tells which
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +40,32 @@ from .coupling import layouts_of
 from .example_rows import Layout
 
 Layouts = tuple[Layout, ...]
+MOST_TRIALS = 4  # of sizes that could be mistaken in new ways; see Places
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the examples lie in the results of a path's contacts: what was measured of it.
+
+    They lie where the operations put them, whatever the size of the batch, so that what was measured
+    for one size serves others. The first few new ways in which dimensions are multiples of the number
+    of examples are measured all the same.
+
+    mistakable: those ways. Per contact and dimension: 0 where it cannot hold n examples, 1 where just
+                those, else 2.
+    """
+
+    layouts: Layouts
+    mistakable: frozenset[Hashable]
+
+    def serve(self, contacts: Sequence[Contact], n: int) -> bool:
+        """Whether the results of these contacts can hold n examples in this way."""
+        return all(
+            layout.fits(c.shape, n) for layout, c in zip(self.layouts, contacts, strict=True)
+        )
+
+
+PlaceRecords = Records[Places]
 
 
 class JointEngine(Protocol):
@@ -80,7 +106,7 @@ class Ghost(Backend):
     ) -> None:
         self.one_pass, self.clean_gradient = one_pass, clean_gradient
         self._engines = list(engines.items())
-        self._records: Records[Layouts] = Records()
+        self._records: PlaceRecords = Records()
 
     def align(self, pass_: TrainPass, direction: Direction) -> Alignment:
         """The train batch along `direction`, by the first engine that can."""
@@ -115,7 +141,7 @@ class GhostPass:
         contacts: Sequence[Contact],
         leaves: set[int],
         path: Hashable,
-        records: Records[Layouts],
+        records: PlaceRecords,
         *,
         by_data: bool,
         direct: Tensor | None = None,
@@ -124,8 +150,13 @@ class GhostPass:
         self.leaves, self.by_data, self.direct = leaves, by_data, direct
         self._plain: list[Tensor] | None = None  # gradients of the sum of the losses, once measured
         self._records = records
-        self._key = (path, *_shapes(contacts, len(losses)))
-        self._record: Record[Layouts] | None = records.get(self._key)
+        n = len(losses)
+        # A dimension of just n does not tell whether examples are its slower or its faster index.
+        self._key = (path, *[(c.roots(), tuple([size == n for size in c.shape])) for c in contacts])
+        record = records.get(self._key)
+        known = record is not None and record.value.serve(contacts, n)
+        self._record: Record[Places] | None = record if known else None
+        self._mistakable = tuple(_mistakable(c.shape, n) for c in contacts)
         self._certain = True
 
     @property
@@ -136,7 +167,10 @@ class GhostPass:
     def due(self) -> bool:
         """Whether this pass must be measured and proven."""
         record = self._record
-        return record is None or record.uses + 1 >= record.next_look
+        if record is None or record.uses + 1 >= record.next_look:
+            return True
+        seen = record.value.mistakable
+        return len(seen) < MOST_TRIALS and self._mistakable not in seen
 
     def assembles(self, parameters: Sequence[Tensor]) -> bool:
         """Whether the update can be put together from a capture: every trainable parameter is
@@ -149,7 +183,7 @@ class GhostPass:
         """Where the examples lie in the result of every contact; measured where that is due."""
         record = self._record
         if record is not None and not self.by_data and not self.due():
-            return record.value
+            return record.value.layouts
         losses, factors = self.losses, half_probe(self.losses)
         ones = torch.ones_like(losses)
         self._plain = _backward(losses, self.contacts, ones, keep=True)
@@ -181,7 +215,8 @@ class GhostPass:
             assert self._record is not None
             self._record.uses += 1
         elif self._certain:
-            self._records.looked(self._key, layouts)
+            before = frozenset() if self._record is None else self._record.value.mistakable
+            self._records.looked(self._key, Places(layouts, before | {self._mistakable}))
 
     def align(self, direction: Direction) -> Alignment:
         """The scores along `direction`, and the way to the update."""
@@ -202,7 +237,7 @@ class GhostPass:
 
 
 # Runs a pass and finds its contacts; None where they cannot be found this way.
-Engine = Callable[[TrainPass, Direction, Records[Layouts]], GhostPass | None]
+Engine = Callable[[TrainPass, Direction, PlaceRecords], GhostPass | None]
 
 
 @dataclass
@@ -288,14 +323,8 @@ def assembled(
     return Alignment(losses, scores, weighted)
 
 
-def _shapes(contacts: Sequence[Contact], n: int) -> Iterator[Hashable]:
-    """Per contact its parameters, and per dimension of its result: 0 if that cannot hold n examples,
-    1 if just those, else 2."""
-    for contact in contacts:
-        yield (
-            contact.roots(),
-            tuple(0 if size % n else 1 if size == n else 2 for size in contact.shape),
-        )
+def _mistakable(shape: Sequence[int], n: int) -> tuple[int, ...]:
+    return tuple([0 if size % n else 1 if size == n else 2 for size in shape])
 
 
 def _without_autocast(device: str) -> AbstractContextManager[object]:

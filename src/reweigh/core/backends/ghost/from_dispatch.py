@@ -32,12 +32,11 @@ from ...ops import (
     tangent_of_call,
     tensors_in,
 )
-from ...proof import Records
 from ...torch_internals import OpOverload, base_of, is_mutable, name_of, version_of
 from ..base import TrainPass
 from .contact import Origin, Transposed
 from .coupling import BY_DATA_CALLS
-from .engine import GhostPass, Layouts
+from .engine import GhostPass, PlaceRecords
 from .example_rows import Layout
 
 _aten = torch.ops.aten
@@ -61,7 +60,7 @@ def _origin(value: Tensor) -> Origin:
     return get_gradient_edge(value)
 
 
-def watched_pass(pass_: TrainPass, direction: Direction, records: Records[Layouts]) -> GhostPass:
+def watched_pass(pass_: TrainPass, direction: Direction, records: PlaceRecords) -> GhostPass:
     """The engine for models that use parameters in ways the graph does not show."""
     view = pass_.view
     mode = Meet(view.model, direction, pass_.batch)

@@ -25,11 +25,11 @@ from ...model import (
     hidden_parameters,
 )
 from ...ops import RECORDED, RESHAPING, Layer, Linear, Use
-from ...proof import Records, same_gradient
+from ...proof import MOST_RECORDS, Records, same_gradient
 from ...torch_internals import result_metadata, version_of
 from ..base import TrainPass
 from .coupling import BY_DATA_NODES
-from .engine import GhostPass, Layouts
+from .engine import GhostPass, PlaceRecords
 from .example_rows import Layout
 
 _LEAF, _TRANSPOSE, _CAST = "torch::autograd::AccumulateGrad", "TBackward0", "ToCopyBackward0"
@@ -37,9 +37,7 @@ _RESHAPES = {"ViewBackward0", "UnsqueezeBackward0"}  # the same elements in the 
 _HANDING_ON = {_TRANSPOSE, _CAST, *_RESHAPES}
 
 
-def plain_pass(
-    pass_: TrainPass, direction: Direction, records: Records[Layouts]
-) -> GhostPass | None:
+def plain_pass(pass_: TrainPass, direction: Direction, records: PlaceRecords) -> GhostPass | None:
     """The engine for models whose layers are all known: a plain forward."""
     view = pass_.view
     with view.plain_recurrence(), torch.enable_grad():
@@ -59,21 +57,26 @@ class CleanFactors:
     """
 
     def __init__(self) -> None:
-        self._records: Records[bool] = Records()  # by m: whether some layer gains
+        self._gains: dict[int, bool] = {}  # by m: whether some layer gains
+        self._records: Records[bool] = Records()  # by path: whether the gradient is autograd's
 
     def gradient(
         self, mean_loss: Tensor, m: int, theta: Sequence[nn.Parameter]
     ) -> PartlyFactored | None:
         """The gradient of the mean loss of m examples; None, and the graph as it is, where no layer
         gains. Compared with autograd's own at the first use, and when due."""
-        record = self._records.get(m)
-        if record is not None and not record.value:
+        if not self._gains.get(m, True):
             return None
         reading = read(mean_loss, theta)
         contacts = [] if reading is None else reading.contacts
         layers = [contact.layer for contact in contacts]
-        if not paying(layers, theta):
-            self._records.looked(m, False)
+        record = None if reading is None else self._records.get(reading.path)
+        gains = bool(paying(layers, theta)) and (record is None or record.value)
+        if m not in self._gains or not gains:
+            if len(self._gains) > MOST_RECORDS:
+                self._gains.clear()
+            self._gains[m] = gains
+        if not gains or reading is None:
             return None
         due = record is None or record.uses + 1 >= record.next_look
         outputs = torch.autograd.grad(
@@ -87,7 +90,7 @@ class CleanFactors:
             record.uses += 1
             return values
         right = same_gradient(values.products(), mean_loss, theta)
-        self._records.looked(m, right)
+        self._records.looked(reading.path, right)
         return values if right else None
 
 
@@ -197,7 +200,7 @@ class Reading:
     path: tuple[Any, ...]
     by_data: bool  # whether rows are moved by indices that may come from data
 
-    def ghost_pass(self, view: ModelView, losses: Tensor, records: Records[Layouts]) -> GhostPass:
+    def ghost_pass(self, view: ModelView, losses: Tensor, records: PlaceRecords) -> GhostPass:
         """The pass that made `losses`, with these contacts."""
         return GhostPass(
             view, losses, self.contacts, self.leaves, self.path, records, by_data=self.by_data

@@ -19,9 +19,12 @@ Besides, at the first pass and when due, the losses must be those of two passes,
 examples, and the clean gradient, the scores and the update must be autograd's own.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 
 import torch
@@ -35,13 +38,14 @@ from ...ops import Layer
 from ...proof import MOST_RECORDS, Records, require_same_losses, require_update, same_gradient
 from ...torch_internals import BatchNormBase, DropoutBase, any_global_hook, version_of
 from ..base import TrainPass
-from .engine import BothSides, Capture, GhostPass, Layouts, assembled
+from .engine import BothSides, Capture, GhostPass, Layouts, PlaceRecords, assembled
 from .from_graph import RecordedContact, on_inputs, read
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Train rows, then clean rows. shapes: of both batches, which decide whether one pass pays."""
+    """Train rows, then clean rows. shapes: of both batches, which decide whether one pass pays.
+    example: the shapes of one example."""
 
     both: Batch
     train: Batch
@@ -49,18 +53,41 @@ class Joined:
     n: int
     m: int
     shapes: Hashable
+    example: Hashable
 
 
 @dataclass
 class OnePassPlan:
     """What is known about batches of certain shapes.
 
-    factors: [n + m], for the sum of the train losses and the mean of the clean ones; None: two passes
-             hold less. retry: passes to sit out after one that ran out of memory.
+    pays:    whether one pass holds less than two.
+    factors: [n + m], for the sum of the train losses and the mean of the clean ones; None before the
+             first pass. retry: passes to sit out after one that ran out of memory.
     """
 
-    factors: Tensor | None
+    pays: bool
+    factors: Tensor | None = None
     retry: int = 0
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The layers of a pass over some rows, with inputs that have a shape and no memory.
+
+    Where each tensor has its share of every row, the outline of one pass tells what passes over any
+    number of rows would hold. size: elements of all inputs and results.
+    """
+
+    layers: Sequence[Layer]
+    size: int
+    rows: int
+
+    @staticmethod
+    def of(contacts: Sequence[RecordedContact], rows: int) -> Outline:
+        """The outline of a pass over `rows` rows."""
+        layers = [on_inputs(c.layer, tuple(map(_hollow, c.layer.inputs))) for c in contacts]
+        size = sum(math.prod(c.shape) + sum(x.numel() for x in c.layer.inputs) for c in contacts)
+        return Outline(layers, size, rows)
 
 
 class OnePass:
@@ -74,8 +101,9 @@ class OnePass:
         self.possible = False if asked is False else None  # None: nobody has looked yet
         self._asked = asked
         self._plans: dict[Hashable, OnePassPlan] = {}
+        self._outlines: dict[Hashable, Outline] = {}  # by the shapes of one example
         self._failures = 0
-        self._records: Records[Layouts] = Records()
+        self._records: PlaceRecords = Records()
 
     def align(
         self, pass_: TrainPass, clean: Batch, parameters: dict[str, nn.Parameter]
@@ -89,7 +117,8 @@ class OnePass:
             pure = not view.hooked() and not any(map(_mixes_or_draws, view.modules))
             pure = pure and not any_global_hook()
             self.possible = bool(known) and pure
-        if not self.possible or (batch := self._joined(pass_.batch, clean)) is None:
+        theta = tuple(parameters.values())
+        if not self.possible or (batch := self._joined(pass_.batch, clean, theta)) is None:
             return None
         # What is the same by construction neither draws nor writes: nothing to go back to.
         start = view.start if self._asked else None
@@ -102,8 +131,9 @@ class OnePass:
             start.restore()
         return sides
 
-    def _joined(self, train: Batch, clean: Batch) -> Joined | None:
-        """Two batches as one; None unless all is tensors, alike but for the number of their rows."""
+    def _joined(self, train: Batch, clean: Batch, theta: Sequence[nn.Parameter]) -> Joined | None:
+        """Two batches as one; None unless all is tensors, alike but for the number of their rows, and
+        unless one pass may pay."""
         if is_flat(train) and is_flat(clean):
             left, right, same = train, clean, len(train) == len(clean)
         else:
@@ -115,17 +145,26 @@ class OnePass:
         if not n or not m or not all(map(partial(_alike, n, m), left, right)):
             return None
         shapes = (m, *[x.shape for x in left])
+        example = tuple([x.shape[1:] for x in left])
         plan = self._plans.get(shapes)
         if plan is not None and plan.retry:
             plan.retry -= 1
             if not plan.retry:
                 del self._plans[shapes]
             return None
-        if plan is not None and plan.factors is None:
+        if plan is None and (outline := self._outlines.get(example)) is not None:
+            plan = self._planned(shapes, _light(outline, theta, n, m))
+        if plan is not None and not plan.pays:
             return None
         joined = tuple(torch.cat(pair) for pair in zip(left, right, strict=True))
         both = joined if left is train else tree_unflatten(joined, tree)
-        return Joined(both, train, clean, n, m, shapes)
+        return Joined(both, train, clean, n, m, shapes, example)
+
+    def _planned(self, shapes: Hashable, pays: bool) -> OnePassPlan:
+        if len(self._plans) > MOST_RECORDS:
+            self._plans.clear()
+        plan = self._plans[shapes] = OnePassPlan(pays)
+        return plan
 
     def _declined(self, batch: Joined, error: Exception) -> None:
         """Remember why not: for good, or, after running out of memory, for some steps."""
@@ -133,7 +172,7 @@ class OnePass:
             self.possible = False
             return
         self._failures += 1
-        self._plans[batch.shapes] = OnePassPlan(None, retry=2**self._failures)
+        self._plans[batch.shapes] = OnePassPlan(False, retry=2**self._failures)
 
     def _run(
         self, pass_: TrainPass, batch: Joined, parameters: dict[str, nn.Parameter]
@@ -147,14 +186,14 @@ class OnePass:
             return None
         plan = self._plans.get(batch.shapes)
         if plan is None:  # decided by shapes alone: a resumed run has the same bits
-            plan = OnePassPlan(
-                _factors(losses, n, m) if _light(reading.contacts, theta, n, m) else None
-            )
-            if len(self._plans) > MOST_RECORDS:
-                self._plans.clear()
-            self._plans[batch.shapes] = plan
-        if plan.factors is None:
+            if len(self._outlines) > MOST_RECORDS:
+                self._outlines.clear()
+            outline = self._outlines[batch.example] = Outline.of(reading.contacts, n + m)
+            plan = self._planned(batch.shapes, _light(outline, theta, n, m))
+        if not plan.pays:
             return None
+        if plan.factors is None:
+            plan.factors = _factors(losses, n, m)
         run = reading.ghost_pass(view, losses, self._records)
         due = run.due()
         if due:
@@ -231,16 +270,19 @@ def _factors(losses: Tensor, n: int, m: int) -> Tensor:
     return torch.cat([losses.new_ones(n), losses.new_full((m,), 1 / m)])
 
 
-def _light(
-    contacts: Sequence[RecordedContact], theta: Sequence[nn.Parameter], n: int, m: int
-) -> bool:
+def _hollow(tensor: Tensor) -> Tensor:
+    """A tensor of the same shape and type that takes no memory."""
+    return tensor.detach().new_empty(()).expand(tensor.shape)
+
+
+def _light(outline: Outline, theta: Sequence[nn.Parameter], n: int, m: int) -> bool:
     """Whether one pass holds less than two: the clean rows, instead of products left as factors."""
-    share = m / (n + m)
-    more = sum(math.prod(c.shape) + sum(x.numel() for x in c.layer.inputs) for c in contacts)
-    layers = [c.layer for c in contacts]
-    factored = paying(layers, theta, clean_share=share, train_share=n / (n + m))
-    less = sum(p.numel() for i in factored for p in contacts[i].sources)
-    return share * more <= less
+    share = Fraction(
+        m, outline.rows
+    )  # exact: the same answer from an outline of any number of rows
+    factored = paying(outline.layers, theta, clean_share=share, train_share=n / (n + m))
+    uses = (use for i in factored for use in outline.layers[i].uses if use)
+    return share * outline.size <= sum(theta[use.place].numel() for use in uses)
 
 
 def _require_pure(run: GhostPass, theta: Sequence[nn.Parameter], *, asked: bool) -> None:

@@ -104,19 +104,31 @@ def convolution(note: str, x: Sequence[int], w: Sequence[int], bias: int, *geome
     return Case(aten.convolution.default, make, note)
 
 
-def embedding(padding: int) -> Case:
+def embedding(padding: int, by_frequency: bool = False) -> Case:
+    """By frequency, autograd's gradient is not that of the operation, and the tangent follows it."""
+
     def make() -> Sequence[Any]:
-        return rand(5, 6), torch.tensor([[0, 2], [1, 1], [2, 4], [1, 0]]), padding, False, False
+        index = torch.tensor([[0, 2], [1, 1], [2, 4], [1, 0]])
+        return rand(5, 6), index, padding, by_frequency, False
 
-    return Case(aten.embedding.default, make, f"padding {padding}", inputs=())
+    note = f"padding {padding}" + ", by frequency" * by_frequency
+    return Case(
+        aten.embedding.default, make, note, inputs=(), numerical=not by_frequency,
+        readable=not by_frequency,
+    )  # fmt: skip
 
 
-def bag(note: str, mode: int) -> Case:
+def bag(
+    note: str, mode: int, *, by_frequency: bool = False, scaled: bool = False, padding: int = -1
+) -> Case:
+    """Bags of 2, 1, 2, 2 and 0 rows."""
+
     def make() -> Sequence[Any]:
-        index, offsets = torch.tensor([0, 2, 1, 1, 4, 3, 1]), torch.tensor([0, 2, 3, 5])
-        return rand(5, 6), index, offsets, False, mode, False
+        index, offsets = torch.tensor([0, 2, 1, 1, 4, 3, 1]), torch.tensor([0, 2, 3, 5, 7])
+        scales = rand(7) if scaled else None
+        return rand(5, 6), index, offsets, by_frequency, mode, False, scales, False, padding
 
-    return Case(aten._embedding_bag.default, make, note, inputs=())
+    return Case(aten._embedding_bag.default, make, note, inputs=(), numerical=not by_frequency)
 
 
 def layer_norm(*shape: int) -> Case:
@@ -157,7 +169,17 @@ CASES = [
     embedding(-1),
     embedding(2),
     bag("sum", 0),
+    embedding(-1, by_frequency=True),
+    embedding(2, by_frequency=True),
     bag("mean", 1),
+    bag("largest", 2),
+    bag("largest, padded", 2, padding=1),
+    bag("scaled sum", 0, scaled=True),
+    bag("sum, by frequency", 0, by_frequency=True),
+    bag("mean, by frequency", 1, by_frequency=True),
+    bag("largest, by frequency", 2, by_frequency=True),
+    bag("sum, by frequency, padded", 0, by_frequency=True, padding=1),
+    bag("scaled sum, by frequency", 0, by_frequency=True, scaled=True),
     layer_norm(6),
     layer_norm(5, 6),
     Case(aten.native_group_norm.default,

@@ -7,11 +7,13 @@ The names of operations (`torch.ops.aten.mm.default`) and of the nodes of a grap
 not in here. They are what an operation is known by, and stand where it is registered (core/ops).
 """
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from operator import attrgetter, methodcaller
+from types import FrameType
 from typing import Any
 
 import torch
@@ -22,6 +24,7 @@ from torch.nn.modules.dropout import _DropoutNd as DropoutBase  # noqa: F401
 from torch.nn.modules.module import _has_any_global_hook
 from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.hooks import BackwardHook
 
 from ..errors import SettingError, UnsupportedModelError
 
@@ -116,6 +119,24 @@ def saved(*names: str) -> Callable[[Any], Any]:
 # What a node of the graph knows of the results of its operation: `[0].shape` is that of the first.
 # An attrgetter, since reading a graph asks every node with parameters.
 result_metadata: Callable[[Any], Any] = attrgetter("_input_metadata")
+
+
+def is_hooked_copy(func: OpOverload) -> bool:
+    """Whether a call, made where gradients are off, is the copy (a view of all of it) that PyTorch makes
+    of the inputs and results of a module with backward hooks. It is one step of autograd."""
+    if func is not torch.ops.aten.view.default:
+        return False
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(8):
+        if frame is None:
+            return False
+        if frame.f_code is _HOOKING:
+            return True
+        frame = frame.f_back
+    return False
+
+
+_HOOKING = BackwardHook._apply_on_tensors.__code__
 
 
 @contextmanager

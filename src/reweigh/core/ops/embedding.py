@@ -2,20 +2,51 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from ...errors import UnsupportedModelError
 from ..torch_internals import saved
+from .elementwise import total
 from .registry import Layer, Lookup, Needs, Parameters, Uses, Value, Values, aten, operation
 
 _gradient_is_special = saved("sparse", "scale_grad_by_freq")
 _index_size_and_padding = saved("indices", "weight_sym_argsize_0", "padding_idx")
+
+_LARGEST = 2  # among the modes of a bag
 
 
 def _rows(table: Tensor, index: Tensor, padding: int) -> Tensor:
     """table[index], zero at the padding index, whose row autograd does not train."""
     rows: Tensor = aten.embedding(table, index)
     return rows if padding < 0 else rows.masked_fill_((index == padding).unsqueeze(-1), 0)
+
+
+def _per_use(table: Tensor, index: Tensor) -> Tensor:
+    """The rows of a table divided by how often the batch looks each up, which is how autograd scales
+    their gradients under scale_grad_by_freq: the counts are those of the batch, whoever looks."""
+    uses = index.flatten().bincount(minlength=table.shape[0]).clamp(min=1)
+    return table / uses.to(table.dtype).unsqueeze(-1)
+
+
+def _scales_of_bags(
+    out: tuple[Tensor, ...],
+    table: Tensor,
+    index: Tensor,
+    offsets: Tensor,
+    mode: int,
+    padding: int = -1,
+) -> Tensor:
+    """What the backward of a bag multiplies the gradient of each row of the table by under
+    scale_grad_by_freq: asked of its kernel, since those of PyTorch for CPUs mix the rows' counts up."""
+    g = torch.ones_like(out[0][:, :1])
+    with_counts, without = (
+        aten._embedding_bag_backward(
+            g, index, offsets, *out[1:], table.shape[0], by_frequency, mode, False, None, padding
+        )
+        for by_frequency in (True, False)
+    )
+    scales: Tensor = torch.where(without == 0, 1, with_counts / without)
+    return scales
 
 
 class EmbeddingLayer(Layer):
@@ -41,16 +72,11 @@ class Embedding:
         t: Lookup, out: Tensor, weight: Tensor, index: Tensor,
         padding: int = -1, by_frequency: bool = False, sparse: bool = False,
     ) -> Value:  # fmt: skip
-        """t(W)[index]."""
+        """t(W)[index]; under scale_grad_by_freq, each row divided by its uses, as autograd does."""
         tw = t(weight)
         if tw is None:
             return None
-        if by_frequency:
-            raise UnsupportedModelError(
-                "an embedding with scale_grad_by_freq couples the examples of a batch through its "
-                "backward pass alone: turn that option off, or use backend='double_backward'"
-            )
-        return _rows(tw, index, padding)
+        return _rows(_per_use(tw, index) if by_frequency else tw, index, padding)
 
     @staticmethod
     def weight_gradient(
@@ -76,7 +102,7 @@ class Embedding:
     lacks="it is cheap to run again, and bags of different sizes cannot be cut by example",
 )
 class EmbeddingBag:
-    """y = the sum, or mean, of the rows W[index] of each bag."""
+    """y = the sum, mean or largest of the rows W[index] of each bag; in a sum, row j counts s_j times."""
 
     @staticmethod
     def tangent(
@@ -84,14 +110,19 @@ class EmbeddingBag:
         by_frequency: bool = False, mode: int = 0, sparse: bool = False,
         scale: Value = None, *rest: Any,
     ) -> Any:  # fmt: skip
-        """Sums and means of rows are linear in the table: the same of t(W)."""
-        if mode == 2 or by_frequency or t(scale) is not None:
-            raise UnsupportedModelError(
-                "an EmbeddingBag with mode='max', scale_grad_by_freq or trained per-sample weights "
-                "has no tangent rule: use mode='sum' or 'mean', or backend='finite_difference'"
+        """Sums and means: the same of t(W), and of W with the scales t(s). Largest: t(W) where it was."""
+        tw, ts, parts = t(weight), t(scale), []
+        if tw is not None and by_frequency and mode != _LARGEST:
+            tw = tw * _scales_of_bags(out, tw, index, offsets, mode, *rest[1:])
+        if tw is not None and mode == _LARGEST:
+            _, _, sizes, where = out
+            parts.append(tw.gather(0, where.clamp(min=0)) * (sizes > 0).unsqueeze(-1))
+        elif tw is not None:
+            parts.append(
+                aten._embedding_bag(tw, index, offsets, False, mode, False, scale, *rest)[0]
             )
-        tw = t(weight)
-        if tw is None:
-            return None
-        bag, *_ = aten._embedding_bag(tw, index, offsets, False, mode, False, scale, *rest)
-        return bag, None, None, None
+        if ts is not None:
+            parts.append(
+                aten._embedding_bag(weight, index, offsets, False, mode, False, ts, *rest)[0]
+            )
+        return total(*parts), None, None, None

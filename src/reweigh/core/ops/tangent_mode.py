@@ -27,7 +27,14 @@ from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
 from ..model import Direction
-from ..torch_internals import DispatchMode, OpOverload, base_of, is_mutable, out_of_place
+from ..torch_internals import (
+    DispatchMode,
+    OpOverload,
+    base_of,
+    is_hooked_copy,
+    is_mutable,
+    out_of_place,
+)
 from .calls import HINT, by_own_formula, is_random, tangent_of_call
 from .registry import LINEAR_TANGENTS, STOPS, TANGENTS
 
@@ -226,8 +233,8 @@ class TangentMode(DispatchMode):
 
 def autograd_records(func: OpOverload) -> bool:
     """Whether autograd records this call: gradients are on, or it is a custom operation, whose
-    forward always runs with them off."""
-    return torch.is_grad_enabled() or func.namespace != "aten"
+    forward always runs with them off, or the copy of a tensor that waits for a backward hook."""
+    return torch.is_grad_enabled() or func.namespace != "aten" or is_hooked_copy(func)
 
 
 def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:

@@ -16,7 +16,7 @@ from support.process_faults import (
     sharded_auto,
 )
 from support.processes import together
-from support.shared_batches import Metered, Shared, softened
+from support.shared_batches import Metered, Shared, evened, softened
 
 SCENARIOS = {
     "even": Shared(),
@@ -39,6 +39,9 @@ SCENARIOS = {
     "a rule of one's own, literal": Shared(
         wrap="plain", options={"rule": softened, "safeguard": None}
     ),
+    "parts": Shared(train=(6, 3), parts=True),
+    "parts, nothing here": Shared(train=(0, 5), parts=True, options={"safeguard": None}),
+    "parts, a rule of one's own": Shared(parts=True, options={"rule": evened}),
     "forward_mode": Shared(options={"backend": "forward_mode"}),
     "double_backward": Shared(options={"backend": "double_backward"}),
 }

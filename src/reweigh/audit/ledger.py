@@ -9,6 +9,10 @@ counts in plain training, for any batch size. With u_t this scaled weight at rec
     average_weight   sum_t g^t u_t / sum_t g^t,   g = 2^(1/half_life): recent records count more
     mean_loss        sum_t loss_t / number of records with a loss
     last_score       its score in the last record that had one (the largest, if twice in that batch)
+    mean_weight_j    sum_t u_tj / seen for part j, if the ledger is asked for parts
+
+Where a loss has parts, weights are [n, k]: an example counts what its parts count together, its score is
+their sum and its loss their mean.
 
 These are sums and maxima only. So a batch may hold an example twice, and the ledgers of several
 processes merge by adding, in any order and grouping, to the same bytes. This needs exact additions:
@@ -56,6 +60,7 @@ class Ledger:
     """What each of `n` training examples counted.
 
     half_life: number of records (steps) after which a weight counts half in `average_weight`.
+    parts:     number of parts of an example whose weights are kept one by one; 8 bytes each.
 
     >>> ledger = Ledger(3)
     >>> ledger.record(torch.tensor([0, 1]), torch.tensor([0.75, 0.25]))
@@ -65,7 +70,12 @@ class Ledger:
     """
 
     def __init__(
-        self, n: int, *, half_life: float = 1000.0, device: torch.device | str = "cpu"
+        self,
+        n: int,
+        *,
+        half_life: float = 1000.0,
+        device: torch.device | str = "cpu",
+        parts: int = 0,
     ) -> None:
         if n < 1:
             raise SettingError(f"a ledger of {n} examples; expected 1 or more")
@@ -79,6 +89,7 @@ class Ledger:
         self._limb = 0  # number of the newest limb
         self._totals = torch.zeros(n, _OLDER_WEIGHT + 1, dtype=torch.float64, device=device)
         self._last = torch.zeros(n, 2, dtype=torch.float64, device=device)
+        self._parts = torch.zeros(n, parts, dtype=torch.float64, device=device)
 
     def __len__(self) -> int:
         return len(self._totals)
@@ -92,19 +103,24 @@ class Ledger:
         *,
         shared_by: int | None = None,
     ) -> None:
-        """Record one step: example `ids[k]` had `weights[k]`; all tensors are [n].
+        """Record one step: example `ids[i]` had `weights[i]`; all are [n], all but ids may be [n, k].
 
         `shared_by` is the number of examples whose weights sum to one: n, unless the batch is one
         process's share of a larger one.
         """
-        if not ids.shape == weights.shape or ids.ndim != 1:
+        if not ids.shape == weights.shape[:1] or weights.ndim > 2:
             raise BatchError(
                 f"ids {tuple(ids.shape)} and weights {tuple(weights.shape)} were recorded; "
-                f"expected one id and one weight for each example of a batch"
+                f"expected one id and one weight for each example of a batch, or one for each part"
             )
         device = self._totals.device
         ids = ids.to(device)
         scaled = weights.detach().to(device, torch.float64) * (shared_by or len(weights))
+        if scaled.ndim == 2:
+            self._record_parts(ids, scaled)
+            scaled = scaled.sum(1)
+            scores = None if scores is None else scores.detach().sum(1)
+            losses = None if losses is None else losses.detach().mean(1)
         one = torch.ones_like(scaled)
         recent = self._recent(torch.stack([one, scaled]))
         rows = [one, (scaled == 0).double(), _exact(scaled), *recent]
@@ -118,6 +134,16 @@ class Ledger:
             score = scores.detach().to(device, torch.float64)
             self._last[:, _SCORE].scatter_reduce_(0, ids, score, "amax", include_self=False)
             self._last[:, _CLOCK].index_fill_(0, ids, self._clock)
+
+    def _record_parts(self, ids: Tensor, scaled: Tensor) -> None:
+        kept = self._parts.shape[1]
+        if kept and kept != scaled.shape[1]:
+            raise BatchError(
+                f"weights of {scaled.shape[1]} parts an example were recorded in a ledger of {kept}; "
+                f"expected Ledger(parts={scaled.shape[1]}), or parts=0 to keep the sums only"
+            )
+        if kept:
+            self._parts.index_add_(0, ids, _exact(scaled))
 
     def _recent(self, values: Tensor) -> Tensor:
         """`values` times g^clock, in the unit of the newest limb."""
@@ -137,7 +163,12 @@ class Ledger:
 
     def like(self) -> Ledger:
         """An empty ledger for the same examples, at the same point in time."""
-        empty = Ledger(len(self), half_life=self.half_life, device=self._totals.device)
+        empty = Ledger(
+            len(self),
+            half_life=self.half_life,
+            device=self._totals.device,
+            parts=self._parts.shape[1],
+        )
         empty._clock, empty._limb = self._clock, self._limb
         return empty
 
@@ -155,6 +186,7 @@ class Ledger:
         for ledger in (merged, theirs):
             ledger._move_on(newest)
         merged._totals += theirs._totals
+        merged._parts += theirs._parts
         merged._last = _latest(merged._last, theirs._last)
         merged._clock = max(merged._clock, theirs._clock)
         return merged
@@ -176,6 +208,7 @@ class Ledger:
             "clock": self._clock,
             "limb": self._limb,
             "half_life": self.half_life,
+            "parts": self._parts.to("cpu", copy=True),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -192,6 +225,8 @@ class Ledger:
         device = self._totals.device
         self._totals = state["totals"].to(device, copy=True)
         self._last = state["last"].to(device, copy=True)
+        if "parts" in state:
+            self._parts = state["parts"].to(device, copy=True)
         self._clock = int(state["clock"])
         self._limb = int(state["limb"])
 
@@ -218,7 +253,11 @@ class Ledger:
         }
         if labels is not None:
             columns["given_label"] = labels.cpu().numpy()
-        return {name: columns[name] for name in COLUMNS if name in columns}
+        each = _quotient(self._parts.cpu().numpy(), seen[:, None])
+        return {
+            **{name: columns[name] for name in COLUMNS if name in columns},
+            **{f"mean_weight_{j}": each[:, j] for j in range(each.shape[1])},
+        }
 
     @classmethod
     def of(cls, columns: Mapping[str, Column]) -> Ledger:

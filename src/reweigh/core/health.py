@@ -64,7 +64,7 @@ class RunHealth:
         largest: Tensor | float = weights.max() if joined is None else joined.largest
         if on_host(weights) or joined is not None:
             largest = float(largest)  # plain numbers are counted faster
-        alone = (len(weights) if joined is None else joined.count) == 1  # one is all there is
+        alone = (weights.numel() if joined is None else joined.count) == 1  # one is all there is
         self._zeros = (self._zeros + 1) * (largest == 0)
         self._ones = (self._ones + 1) * (largest > ALL_OF_IT) * (not alone)
         self._steps += 1
@@ -77,11 +77,14 @@ class RunHealth:
 
 def _require(train: Tensor, clean: Tensor, scores: Tensor) -> None:
     # One NaN or infinity is enough to show in the sum; so is an overflow, which is then let pass.
-    if math.isfinite(float(torch.cat((train, clean, scores)).sum())):
+    values = (
+        (train, clean, scores) if scores.ndim == 1 else (train.flatten(), clean, scores.flatten())
+    )
+    if math.isfinite(float(torch.cat(values).sum())):
         return
     require_finite(clean, which="clean")
     require_finite(train, which="train")
-    rows = (~torch.isfinite(scores)).nonzero().flatten().tolist()
+    rows = (~torch.isfinite(scores)).nonzero()[:, 0].tolist()
     if not rows:
         return
     raise NonFiniteError(

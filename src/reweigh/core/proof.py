@@ -64,10 +64,10 @@ def next_look(uses: int) -> int:
 
 
 def probe(losses: Tensor) -> Tensor:
-    """Random factors [n], +-0.5 to +-1.5: the same every time, from a generator of their own."""
+    """Random factors, one per loss, +-0.5 to +-1.5: the same every time, from their own generator."""
     generator = torch.Generator().manual_seed(20180611)
-    draw = torch.rand(len(losses), 2, generator=generator, dtype=torch.float64, device="cpu")
-    factors = (draw[:, 0] + 0.5) * torch.where(draw[:, 1] < 0.5, -1.0, 1.0)
+    draw = torch.rand(*losses.shape, 2, generator=generator, dtype=torch.float64, device="cpu")
+    factors = (draw[..., 0] + 0.5) * torch.where(draw[..., 1] < 0.5, -1.0, 1.0)
     return factors.to(losses)
 
 

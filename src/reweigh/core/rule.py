@@ -31,7 +31,7 @@ Rule = Callable[[Tensor], Tensor]
 
 
 def weights_from_scores(scores: Tensor, sums: ScoreSums | None = None) -> Tensor:
-    """Rectify and normalise `scores` [n]: non-negative, summing to one, or all zero.
+    """Rectify and normalise `scores` [n] or [n, k]: non-negative, summing to one, or all zero.
 
     sums: of a joined batch of which these scores are a part. The weights then sum to one over that.
 
@@ -85,7 +85,8 @@ def effective_sample_size(weights: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ScoreSums:
-    """Sums over a joined batch, whoever holds it; `count` examples, `zeros` of them without weight."""
+    """Sums over a joined batch, whoever holds it; `count` examples, `zeros` of them without weight (or
+    the share of their parts)."""
 
     peak: Tensor
     total: Tensor
@@ -127,24 +128,26 @@ class BatchSummary:
 
 
 def summary_of(weights: Tensor, scores: Tensor) -> BatchSummary:
-    """The same for weights [n] of any rule, given all of the joined batch."""
+    """The same for weights [n] or [n, k] of any rule, given all of the joined batch."""
     return BatchSummary(
         count=len(weights),
         finite=bool(torch.isfinite(scores.sum())),
         largest=weights.max(),
         slope=(weights * scores).sum(),
-        effective_sample_size=effective_sample_size(weights),
+        effective_sample_size=effective_sample_size(weights.flatten()),
         zero_share=(weights == 0).float().mean(),
     )
 
 
 def sums_of(scores: Tensor) -> ScoreSums:
-    """Of the scores [n] at hand; n may be 0."""
-    positive = scores.detach().clamp(min=0)
+    """Of the scores [n] or [n, k] at hand; n may be 0."""
+    parts = scores.shape[1] if scores.ndim == 2 else 1
+    positive = scores.detach().clamp(min=0).flatten()
     peak = torch.cat([positive, positive.new_zeros(1)]).max()
     scaled = positive / (peak + (peak == 0))
     count = torch.tensor(len(scores), device=scores.device)
-    return ScoreSums(peak, scaled.sum(), scaled.square().sum(), count, (positive == 0).sum())
+    zeros = (positive == 0).sum() / parts
+    return ScoreSums(peak, scaled.sum(), scaled.square().sum(), count, zeros)
 
 
 def combined(rows: Tensor) -> ScoreSums:

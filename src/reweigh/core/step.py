@@ -13,9 +13,9 @@ class Step:
 
     loss:       a scalar, sum_i weights_i * losses_i; `backward()` leaves its gradient, times
                 `factor`, in `.grad`.
-    weights:    [n], non-negative, summing to one, or all zero when no example helps.
-    scores:     [n], signed: the inner product of each example's gradient with the clean gradient.
-    losses:     [n], detached, of the forward pass that the update trains on.
+    weights:    [n], or [n, k] where the loss has k parts an example; non-negative, summing to one, or all zero when no example helps.
+    scores:     as weights, signed: the inner product of each example's gradient with the clean gradient.
+    losses:     as weights, detached, of the forward pass that the update trains on.
     clean_loss: the mean loss of the clean batch.
     factor:     in [0, 1]: how much of the step the safeguard lets through; 1 without one.
     joined:     the joined batch in numbers, where processes share one; else None.
@@ -43,20 +43,21 @@ class Step:
 
     @property
     def effective_sample_size(self) -> Tensor:
-        """How many examples the weights amount to: n when equal, 1 when one has all, 0 when none."""
+        """How many losses the weights amount to: all when equal, 1 when one has all, 0 when none."""
         if self.joined is not None:
             return self.joined.effective_sample_size
-        return effective_sample_size(self.weights)
+        return effective_sample_size(self.weights.flatten())
 
     @property
     def zero_share(self) -> Tensor:
-        """The share of the batch that got no weight."""
+        """The share of the losses that got no weight."""
         if self.joined is not None:
             return self.joined.zero_share
         return (self.weights == 0).float().mean()
 
     def __repr__(self) -> str:
-        n, ess = self.shared_by, float(self.effective_sample_size)
+        parts = self.weights.shape[1] if self.weights.ndim == 2 else 1
+        n, ess = self.shared_by * parts, float(self.effective_sample_size)
         return (
             f"Step(loss={float(self.loss.detach()):.4g}, clean_loss={float(self.clean_loss):.4g}, "
             f"effective_sample_size={ess:.1f} of {n}, zero_share={float(self.zero_share):.2f}, "

@@ -23,9 +23,9 @@ class TrainPass:
 class Alignment:
     """One training forward pass, seen along the clean gradient.
 
-    losses:   [n], detached.
-    scores:   [n], signed: the inner products of each example's gradient with the direction.
-    weighted: weights [n] -> the scalar sum_i weights_i * losses_i, whose `.backward()` trains the
+    losses:   [n], or [n, k] for k parts an example; detached.
+    scores:   as losses, signed: the inner products of each example's gradient with the direction.
+    weighted: weights, as losses -> the scalar sum_i weights_i * losses_i, whose `.backward()` trains the
               model. It belongs to this very pass and costs no second forward.
     proof:    a comparison with autograd that is still to be judged; None where none was due.
     """

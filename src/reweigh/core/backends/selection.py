@@ -22,7 +22,7 @@ from ..rule import ScoreSums, combined, sums_of
 from .base import Alignment, TrainPass, proven
 from .chunked import align_in_chunks
 from .empty_share import is_empty, nothing, without_statistics
-from .ghost import Ghost
+from .ghost import Ghost, SeveralLosses
 from .table import BACKENDS, make
 
 
@@ -87,6 +87,8 @@ class BackendSelection:
         }
         ghost = self._backends["ghost"]
         self.ghost = ghost if isinstance(ghost, Ghost) and asked in ("auto", "ghost") else None
+        if self.ghost is not None:
+            self.ghost.by_part = asked == "ghost"
 
     def settle_on_ghost(self, view: ModelView) -> Choice:
         """Ghost has weighed the first batch and proven itself on it."""
@@ -141,13 +143,19 @@ class BackendSelection:
         refused = [f"{name} {why}" for name, why in task.closed.items()]
         candidates = [name for name in BACKENDS if name not in task.closed]
         start = task.pass_.view.start
-        for name in candidates:
+        while candidates:
+            name = candidates.pop(0)
             why = _why(name, task.pass_.view)
             choice = Choice(name, "; ".join([why, *refused]))
             try:
-                settled = self._try(choice, task, last=name == candidates[-1])
+                settled = self._try(choice, task, last=not candidates)
             except UnsupportedModelError as error:
                 start.restore()
+                if isinstance(error, SeveralLosses) and self.ghost and task.group.size == 1:
+                    # By its cost it comes after forward_mode, which has all parts in one pass.
+                    self.ghost.by_part = True
+                    candidates.insert(candidates.index("double_backward"), "ghost")
+                    continue
                 verb = "failed" if isinstance(error, _Failed) else "refused"
                 refused.append(f"{name} {verb}: {error}")
                 continue

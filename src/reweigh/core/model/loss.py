@@ -1,4 +1,7 @@
-"""The loss contract: `loss(model, batch) -> Tensor[n]`, one value per example.
+"""The loss contract: `loss(model, batch) -> Tensor[n]`, one value per example, or [n, k], one per part.
+
+Parts are the k tokens, tasks, candidate labels or annotators' labels of an example: each gets a score
+and a weight of its own. What clean examples have to say is the mean over all their parts.
 
 A batch is any pytree (tensors in tuples, lists, dicts, as deep as needed); only the loss looks
 inside it. What is checked here is checked on every call, because a reduced or misshapen loss gives
@@ -76,7 +79,8 @@ def evaluate(model: nn.Module, loss: Loss, batch: Batch, *, which: str) -> Tenso
             f"the model or loss has begun to write to the {which} batch in place, after steps that did "
             f"not; expected it to do so from the first step on, or not at all: work on a copy"
         )
-    return require_one_each(values, sizes, which=which, batch=batch)
+    values = require_one_each(values, sizes, which=which, batch=batch)
+    return values.mean(1) if which == "clean" and values.ndim == 2 else values
 
 
 class OnCopies:
@@ -114,7 +118,7 @@ class OnCopies:
 def require_one_each(
     values: Any, sizes: set[int], *, which: str, batch: Batch | None = None
 ) -> Tensor:
-    """Return `values` if they are one loss per example.
+    """Return `values` if they are one loss per example [n], or one per part of an example [n, k].
 
     sizes: the first dimensions of the tensors of the batch. The number of losses is the number of
     examples; another number than these is refused only where it looks like a mistake.
@@ -124,13 +128,15 @@ def require_one_each(
             f"loss returned {type(values).__name__} for the {which} batch; "
             f"expected a 1-d tensor with one value per example"
         )
-    if values.ndim != 1 or (
+    parts = values.ndim == 2 and values.shape[1] > 1
+    if (values.ndim != 1 and not parts) or (
         sizes and len(values) not in sizes and _mistaken(len(values), sizes, batch)
     ):
         n = max(sizes) if sizes else "n"
         raise LossShapeError(
             f"loss returned shape {tuple(values.shape)} for the {which} batch of {n} examples; "
-            f"expected ({n},), one value per example: build it with reduction='none'"
+            f"expected ({n},), one value per example: build it with reduction='none'; or ({n}, k), one "
+            f"for each of k > 1 parts of an example"
         )
     if not values.is_floating_point():
         raise LossShapeError(f"loss returned {values.dtype} for the {which} batch; expected floats")
@@ -169,7 +175,8 @@ def require_finite(losses: Tensor, *, which: str) -> None:
     """Raise if a loss is NaN or infinite, naming the batch and the rows (synchronises the device)."""
     finite = torch.isfinite(losses)
     if not finite.all():
-        rows = (~finite).nonzero().flatten().tolist()
+        rows = (~finite).flatten(1).any(1) if finite.ndim > 1 else ~finite
+        rows = rows.nonzero().flatten().tolist()
         shown = ", ".join(map(str, rows[:10])) + (", ..." if len(rows) > 10 else "")
         raise NonFiniteError(
             f"the losses of the {which} batch are NaN or infinite at rows {shown} "

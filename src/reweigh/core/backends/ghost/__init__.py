@@ -12,7 +12,7 @@ The engines, in the order in which they are tried:
     from_dispatch    a forward that is watched, operation by operation
 """
 
-from .engine import Ghost
+from .engine import Ghost, SeveralLosses
 from .from_dispatch import watched_pass
 from .from_graph import CleanFactors, plain_pass
 from .one_pass import OnePass

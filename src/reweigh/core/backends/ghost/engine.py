@@ -32,7 +32,7 @@ from torch.autograd.graph import GradientEdge
 from ....errors import UnsupportedModelError
 from ...clean import Cheaper, CleanSide
 from ...model import Batch, Direction, ModelView, on_host, with_gradient
-from ...proof import Record, Records, half_probe, require_update
+from ...proof import Record, Records, half_probe, require_scores, require_update, score_proof
 from ...rounding import Rounding, strict
 from ..base import Alignment, Backend, TrainPass
 from .contact import Contact, Origin, Transposed
@@ -88,9 +88,14 @@ class BothSides:
     alignment: Alignment
 
 
+class SeveralLosses(UnsupportedModelError):
+    """Ghost takes a backward for each part of an example; others do all parts in one pass."""
+
+
 class Ghost(Backend):
     """Scores from captured inputs and one backward to the results of the contacts.
 
+    by_part:  whether to serve a loss with k parts an example, at the cost of k backwards.
     one_pass: for both batches at once. clean_gradient: in factors, where these are smaller.
     engines:  for the train batch, by what they do, tried in this order. engine: the one in use.
     """
@@ -100,6 +105,7 @@ class Ghost(Backend):
     cost = "1 forward"
     proves_itself = True
     engine = ""
+    by_part = False
 
     def __init__(
         self, one_pass: JointEngine, clean_gradient: Cheaper, engines: Mapping[str, Engine]
@@ -114,6 +120,9 @@ class Ghost(Backend):
         while True:
             self.engine, engine = self._engines[0]
             run = engine(pass_, direction, self._records)
+            if run is not None and run.parts is not None and not self.by_part:
+                k = run.parts.shape[1]
+                raise SeveralLosses(f"a loss with {k} parts an example takes it {k} backwards")
             if run is not None:
                 try:
                     return run.align(direction)
@@ -132,6 +141,7 @@ class GhostPass:
     path:   what the pass did; the examples lie the same way in every pass of one path, unless
             by_data: then indices that come from data may move them, and every pass is measured.
     direct: [n], the score of a part of the loss that does not involve the batch.
+    parts:  [n, k], where the loss has k parts an example; `losses` is then their sum.
     """
 
     def __init__(
@@ -146,7 +156,10 @@ class GhostPass:
         by_data: bool,
         direct: Tensor | None = None,
     ) -> None:
+        self.parts = losses if losses.ndim == 2 else None
         self.view, self.losses, self.contacts = view, losses, contacts
+        if self.parts is not None:
+            self.losses = losses.sum(1)
         self.leaves, self.by_data, self.direct = leaves, by_data, direct
         self._plain: list[Tensor] | None = None  # gradients of the sum of the losses, once measured
         self._records = records
@@ -220,6 +233,8 @@ class GhostPass:
 
     def align(self, direction: Direction) -> Alignment:
         """The scores along `direction`, and the way to the update."""
+        if self.parts is not None:
+            return self._align_parts(self.parts, direction)
         losses, due = self.losses, self.due()
         layouts = self.layouts(direction.names, direction.parameters)
         assembles = self.assembles(direction.parameters)
@@ -234,6 +249,25 @@ class GhostPass:
         # A parameter that the loss does not touch keeps the gradient it has, as in plain training.
         reached = [p for p in direction.parameters if id(p) in self.leaves]
         return assembled(losses.detach(), scores, capture, reached)
+
+    def _align_parts(self, parts: Tensor, direction: Direction) -> Alignment:
+        """Scores [n, k]: one backward to the results per part. The update goes through the graph."""
+        due, columns = self.due(), []
+        layouts = self.layouts(direction.names, direction.parameters)
+        ones = torch.ones_like(self.losses)
+        for k, part in enumerate(parts.unbind(1)):
+            outputs = _backward(part, self.contacts, ones, keep=True)
+            direct = None if self.direct is None else self.direct[:, k]
+            columns.append(
+                scores_of(self.contacts, outputs, layouts, direction.values, self.losses, direct)
+            )
+        scores = torch.stack(columns, dim=1)
+        alignment = Alignment(parts.detach(), scores, lambda w: (w * parts).sum())
+        if due:
+            proof = score_proof(alignment.weighted, parts.detach(), scores, direction)
+            require_scores("ghost", self.view, proof, parts, direction)
+        self.remember(layouts)
+        return alignment
 
 
 # Runs a pass and finds its contacts; None where they cannot be found this way.
@@ -257,13 +291,7 @@ class Capture:
 
     def scores(self, values: Sequence[Tensor], losses: Tensor, direct: Tensor | None) -> Tensor:
         """sum over contacts of < g_i, (d op / d W) . V >."""
-        parts = [] if direct is None else [direct.detach()]
-        with _without_autocast(losses.device.type), torch.no_grad():
-            for contact, g, layout in zip(self.contacts, self.outputs, self.layouts, strict=True):
-                part = contact.scores(values, g, layout, self.n)
-                if part is not None:
-                    parts.append(part.to(losses.dtype))
-            return torch.stack(parts).sum(0) if parts else torch.zeros_like(losses)
+        return scores_of(self.contacts, self.outputs, self.layouts, values, losses, direct)
 
     def gradient(self, weights: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
         """grad sum_i weights_i f_i per parameter; examples after the last weight have none."""
@@ -302,6 +330,24 @@ class Capture:
                 elif origin is not None:
                     _add(parts, origin, part)
         return _pull_back(parts, parameters)
+
+
+def scores_of(
+    contacts: Sequence[Contact],
+    outputs: Sequence[Tensor],
+    layouts: Layouts,
+    values: Sequence[Tensor],
+    losses: Tensor,
+    direct: Tensor | None = None,
+) -> Tensor:
+    """[n]: sum over contacts of < g_i, (d op / d W) . V >, g in `outputs`; plus `direct`, if any."""
+    parts = [] if direct is None else [direct.detach()]
+    with _without_autocast(losses.device.type), torch.no_grad():
+        for contact, g, layout in zip(contacts, outputs, layouts, strict=True):
+            part = contact.scores(values, g, layout, len(losses))
+            if part is not None:
+                parts.append(part.to(losses.dtype))
+        return torch.stack(parts).sum(0) if parts else torch.zeros_like(losses)
 
 
 # A batch is cut down to the examples with weight if these are less than this share of it.

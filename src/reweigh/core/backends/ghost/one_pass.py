@@ -180,6 +180,8 @@ class OnePass:
         names, theta = tuple(parameters), tuple(parameters.values())
         view, n, m = pass_.view, batch.n, batch.m
         losses = require_one_each(_losses(pass_, batch), {n + m}, which="train")
+        if losses.ndim == 2:
+            raise UnsupportedModelError("the loss has several parts an example")
         reading = read(losses, theta)
         if reading is None:
             self.possible = False

@@ -175,8 +175,8 @@ def require_finite(losses: Tensor, *, which: str) -> None:
     """Raise if a loss is NaN or infinite, naming the batch and the rows (synchronises the device)."""
     finite = torch.isfinite(losses)
     if not finite.all():
-        rows = (~finite).flatten(1).any(1) if finite.ndim > 1 else ~finite
-        rows = rows.nonzero().flatten().tolist()
+        some = (~finite).any(1) if finite.ndim > 1 else ~finite
+        rows = some.nonzero().flatten().tolist()
         shown = ", ".join(map(str, rows[:10])) + (", ..." if len(rows) > 10 else "")
         raise NonFiniteError(
             f"the losses of the {which} batch are NaN or infinite at rows {shown} "

@@ -77,6 +77,10 @@ class MissingExtraError(ReweighError, ImportError):
     """An optional dependency that is not installed."""
 
 
+class TorchVersionError(ReweighError, ImportError):
+    """A PyTorch that is too old for this library."""
+
+
 class ReweighWarning(UserWarning):
     """Something worth a look that is not an error."""
 

@@ -47,6 +47,27 @@ def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3))
 
 
+class _Sum(torch.autograd.Function):
+    """The sum over all processes, to be differentiated any number of times."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        total = x.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return _Sum.apply(gradient)
+
+
+def summed(x: Tensor) -> Tensor:
+    """The sum over all processes by PyTorch's functional form, where that has a gradient."""
+    if torch.__version__ >= "2.13":
+        return all_reduce(x, "sum", dist.group.WORLD)
+    return _Sum.apply(x)
+
+
 class JointNorm(nn.Module):
     """Batch normalisation over the batches of all processes, which PyTorch's own does on GPUs only.
 
@@ -62,7 +83,7 @@ class JointNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         sums = torch.cat([x.sum(0), x.square().sum(0), x.new_tensor([len(x)])])
         if dist.is_initialized():
-            sums = all_reduce(sums, "sum", dist.group.WORLD)
+            sums = summed(sums)
         k, count = x.shape[1], sums[-1]
         mean, square = sums[:k] / count, sums[k:-1] / count
         with torch.no_grad():

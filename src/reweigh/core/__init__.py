@@ -17,6 +17,7 @@ Read in this order: `scores` (what is computed), `backends/double_backward` (the
 """
 
 # isort: off
+from .torch_internals import require_torch  # first: refuses a PyTorch that is too old
 from .backends import BACKENDS, Choice
 from .model import (
     Batch, Loss, ModelView, Params, batch_size, differentiable_kernels, eager, evaluate, evaluating,

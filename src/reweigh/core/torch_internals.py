@@ -7,8 +7,10 @@ The names of operations (`torch.ops.aten.mm.default`) and of the nodes of a grap
 not in here. They are what an operation is known by, and stand where it is registered (core/ops).
 """
 
+import re
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -19,14 +21,30 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload
+from torch.autograd import forward_ad
+from torch.nn.modules import module as module_hooks
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNormBase  # noqa: F401
 from torch.nn.modules.dropout import _DropoutNd as DropoutBase  # noqa: F401
-from torch.nn.modules.module import _has_any_global_hook
 from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import BackwardHook
 
-from ..errors import SettingError, UnsupportedModelError
+from ..errors import SettingError, TorchVersionError, UnsupportedModelError
+
+OLDEST_TORCH = (2, 6)  # the lower end of the range in pyproject.toml
+
+
+def require_torch(version: str) -> None:
+    """Raise if this version of PyTorch is too old, before a name is asked for that it does not have."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found and tuple(map(int, found.groups())) < OLDEST_TORCH:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        raise TorchVersionError(
+            f"torch {version} is installed; expected {oldest} or newer: pip install 'torch>={oldest}'"
+        )
+
+
+require_torch(str(torch.__version__))
 
 # Held while a step sets switches of the whole process (compilation, fused kernels), so that another
 # thread does not put them back to what it found inside the step.
@@ -58,9 +76,18 @@ def require_usable(model: nn.Module) -> None:
         )
 
 
+# The hooks on all modules of the process: dicts that PyTorch fills and empties.
+_GLOBAL_HOOKS = (
+    module_hooks._global_backward_pre_hooks,
+    module_hooks._global_backward_hooks,
+    module_hooks._global_forward_pre_hooks,
+    module_hooks._global_forward_hooks,
+)
+
+
 def any_global_hook() -> bool:
     """Whether hooks are registered on all modules of the process."""
-    return bool(_has_any_global_hook())
+    return any(_GLOBAL_HOOKS)
 
 
 class DispatchMode(TorchDispatchMode):
@@ -155,6 +182,18 @@ def no_fused_recurrence() -> Iterator[None]:
         torch._C._set_cudnn_enabled(before[1])
 
 
+@cache
+def load_forward_formulas() -> None:
+    """Load PyTorch's forward-mode formulas, once.
+
+    It loads them by itself, too, but warns then of a deprecated compiler that is its own affair.
+    """
+    with warnings.catch_warnings():
+        for category in (DeprecationWarning, FutureWarning):
+            warnings.filterwarnings("ignore", "`torch.jit.script", category)
+        forward_ad._maybe_load_decompositions()
+
+
 @contextmanager
 def autograd_in_handler() -> Iterator[None]:
     """Switch on again, inside the handler of a dispatch mode, what the handler runs beneath.
@@ -178,4 +217,8 @@ fsdp_state: Callable[[Any], Any] = methodcaller("_get_fsdp_state")
 
 def fsdp_groups(module: Any) -> list[Any]:
     """The groups of parameters that `fully_shard` gathers together."""
-    return list(fsdp_state(module)._fsdp_param_groups)
+    state = fsdp_state(module)
+    if hasattr(state, "_fsdp_param_groups"):
+        return list(state._fsdp_param_groups)
+    only = state._fsdp_param_group  # PyTorch before 2.13 has one group, or none
+    return [] if only is None else [only]

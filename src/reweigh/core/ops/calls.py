@@ -13,7 +13,7 @@ import torch.autograd.forward_ad as fwd
 from torch import Tensor
 
 from ...errors import UnsupportedModelError
-from ..torch_internals import OpOverload, autograd_in_handler, is_mutable
+from ..torch_internals import OpOverload, autograd_in_handler, is_mutable, load_forward_formulas
 from .registry import LINEAR_TANGENTS, TANGENTS, WEIGHT_GRADIENTS, Lookup
 
 HINT = "add one with reweigh.tangent_rule, or use backend='double_backward'"
@@ -36,6 +36,8 @@ def by_own_formula(func: OpOverload, args: Any, kwargs: Any, t: Lookup) -> tuple
         raise UnsupportedModelError(f"{func} draws random numbers and has no tangent rule: {HINT}")
     if func.namespace != "aten":  # where a missing formula would read as a derivative of zero
         raise UnsupportedModelError(f"{func} is a custom operation without a tangent rule: {HINT}")
+
+    load_forward_formulas()
 
     def dual(x: Tensor) -> Tensor:
         tangent = t(x)

@@ -46,6 +46,7 @@ def measure(problem: Problem, dtype: torch.dtype, backend: str) -> tuple[float, 
             found = reweigh.example_scores(model, loss, train, clean, backend=backend)
             ran = backend
     assert found.shape == expected.shape
+    assert not found.requires_grad
     return relative(found.double() - expected, expected), ran
 
 

@@ -148,8 +148,12 @@ def _dense(scalar: Tensor, theta: Sequence[nn.Parameter]) -> tuple[Tensor, ...]:
     """The gradient of a scalar, without the hooks that users have registered on parameters."""
     leaves(scalar.grad_fn)  # refused where the graph hides parameters
     with unhooked(theta):
-        values = torch.autograd.grad(scalar, theta, materialize_grads=True, allow_unused=True)
-    return tuple(v.to_dense() if v.is_sparse else v for v in values)
+        values = torch.autograd.grad(scalar, theta, allow_unused=True)
+    # Not by materialize_grads: the zeros of PyTorch 2.9 and older require gradients themselves.
+    return tuple(
+        torch.zeros_like(p) if v is None else v.to_dense() if v.is_sparse else v
+        for p, v in zip(theta, values, strict=True)
+    )
 
 
 def _shards(view: ModelView, scalar: Tensor, theta: Sequence[nn.Parameter]) -> tuple[Tensor, ...]:

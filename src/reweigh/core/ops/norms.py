@@ -8,6 +8,7 @@ its transpose, applies J itself. The weight gradients, sums of g z and of g, are
 Weight normalisation, w = g v / |v|, is here, too: a weight as its length g times the direction of v.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from .registry import Layer, Lookup, Needs, Parameters, Uses, Value, Values, ate
 
 _input_and_statistics = saved("input", "result1", "result2")
 _shape_and_values = saved("normalized_shape", "weight", "bias")
+_groups_and_weight = saved("group", "weight")
 _FOR_INPUT = [True, False, False]  # the half of a backward kernel that is J
 Result = tuple[Tensor, Tensor, Tensor]  # y, mean, 1 / std
 Tangents = tuple[Value, None, None]  # the statistics have none
@@ -87,9 +89,36 @@ class LayerNorm:
         return NormLayer((weight, bias), _input_and_statistics(node), _shape_and_values(node))
 
 
-@operation(
-    aten.native_group_norm.default, lacks="a layer whose statistics are per group is not written"
-)
+class GroupNormLayer(Layer):
+    """Group normalisation. Uses: weight, bias. Inputs: x, mean, 1 / std. Fixed: groups, weight."""
+
+    def tangent(self, values: Values, g: Tensor) -> Tensor:
+        """v z + u = s x + (u - s mean) with s = v / std, per example and channel."""
+        (x, mean, rstd), (weight, bias) = self.inputs, values
+        if weight is None:
+            assert bias is not None
+            return per_channel(bias, g).expand_as(g)
+        width = weight.shape[0] // self.fixed[0]  # channels per group
+        slope = rstd.repeat_interleave(width, 1) * weight
+        offset = slope * -mean.repeat_interleave(width, 1)
+        if bias is not None:
+            offset += bias
+        slope, offset = (v.view(*v.shape, *[1] * (x.ndim - 2)) for v in (slope, offset))
+        return torch.addcmul(offset, x.to(slope.dtype), slope).to(g.dtype)
+
+    def gradients(self, g: Tensor) -> Values:
+        """The affine half of the backward kernel."""
+        (x, mean, rstd), (groups, weight) = self.inputs, self.fixed
+        n, channels, *places = x.shape
+        mask = [False, *[use is not None for use in self.uses]]
+        geometry = n, channels, math.prod(places), groups
+        _, gw, gb = aten.native_group_norm_backward(
+            g.contiguous(), x.contiguous(), mean, rstd, weight, *geometry, mask
+        )
+        return gw, gb
+
+
+@operation(aten.native_group_norm.default, node="NativeGroupNormBackward0")
 class GroupNorm:
     """Over the channels and places of each group. The rest: n, channels, area, groups, eps."""
 
@@ -118,6 +147,14 @@ class GroupNorm:
         return aten.native_group_norm_backward(
             g.contiguous(), x.contiguous(), *out[1:], w, *geometry, mask
         )
+
+    @staticmethod
+    def recorded(node: Any, uses: Uses, parameters: Parameters) -> Layer | None:
+        """Also under autocast, where the statistics are of a finer precision than the input."""
+        x, weight, bias = uses
+        if x is not None or any(use and use.transposed for use in uses):
+            return None
+        return GroupNormLayer((weight, bias), _input_and_statistics(node), _groups_and_weight(node))
 
 
 @operation(

@@ -15,6 +15,7 @@ from reweigh.errors import ReweighWarning, UnsupportedModelError
 from support import definition
 from support.problems import (
     PROBLEMS,
+    RecurrentNormed,
     Residual,
     cross_entropy,
     images,
@@ -158,6 +159,23 @@ class TestAuto:
         reweighter(images(6, 3), images(4, 3))
         assert reweighter.backend == "forward_mode"
         assert "'norm1' (BatchNorm2d)" in reweighter.backend.reason
+
+    @pytest.mark.parametrize(
+        ("make", "expected"),
+        [
+            (lambda: RecurrentNormed(nn.LSTM), "double_backward"),
+            (lambda: RecurrentNormed(nn.LSTM).eval(), "ghost"),
+            (lambda: RecurrentNormed(nn.LSTM, units=128), "forward_mode"),
+            (lambda: RecurrentNormed(nn.LSTM, words=20_000), "forward_mode"),
+            (lambda: RecurrentNormed(nn.RNN), "forward_mode"),
+        ],
+    )
+    @pytest.mark.filterwarnings("ignore:the model is in eval mode")
+    def test_narrow_recurrent_layers_take_the_back_end_with_the_fewest_calls(self, make, expected):
+        weigh = reweigh.Reweighter(make(), cross_entropy)
+        weigh(tokens(6), tokens(4))
+        assert weigh.backend == expected
+        assert ("mostly calls" in weigh.backend.reason) == (expected == "double_backward")
 
     def test_decides_again_when_the_mode_changes(self):
         model = Residual()

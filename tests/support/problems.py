@@ -25,6 +25,7 @@ class Problem:
     name: str
     build: Callable[[], tuple[nn.Module, Any, Any, Any]]
     refused_by: frozenset[str] = frozenset()  # back-ends that must refuse; all others must not
+    auto: str | None = None  # what "auto" takes, where that is not the first that does not refuse
     autocast: torch.dtype | None = None
     only: torch.dtype | None = None  # the one precision in which the problem makes sense
 
@@ -185,10 +186,10 @@ class Recurrent(nn.Module):
 class RecurrentNormed(nn.Module):
     """A recurrent layer with BatchNorm after it."""
 
-    def __init__(self, kind: type[nn.RNNBase]) -> None:
+    def __init__(self, kind: type[nn.RNNBase], units: int = 8, words: int = 11) -> None:
         super().__init__()
-        self.table, self.body = nn.Embedding(11, 6), kind(6, 8, batch_first=True)
-        self.norm, self.head = nn.BatchNorm1d(8), nn.Linear(8, CLASSES)
+        self.table, self.body = nn.Embedding(words, 6), kind(6, units, batch_first=True)
+        self.norm, self.head = nn.BatchNorm1d(units), nn.Linear(units, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.norm(self.body(self.table(x))[0][:, -1]))
@@ -563,6 +564,7 @@ PROBLEMS = [
             f"{kind.__name__.lower()}-batchnorm",
             simple(partial(RecurrentNormed, kind), tokens),
             GHOST,
+            auto=None if kind is nn.RNN else "double_backward",
         )
         for kind in (nn.RNN, nn.GRU, nn.LSTM)
     ),

@@ -2,6 +2,7 @@
 
 base           what every back-end takes and returns
 table          the only list of them
+order          which one is tried first
 selection      which one runs: asked for, or the cheapest exact one that can
 double_backward, forward_mode, ghost/, finite_difference
 chunked        any of them, a chunk of the batch at a time

@@ -23,6 +23,7 @@ from .base import Alignment, TrainPass, proven
 from .chunked import align_in_chunks
 from .empty_share import is_empty, nothing, without_statistics
 from .ghost import Ghost, SeveralLosses
+from .order import order_for
 from .table import BACKENDS, make
 
 
@@ -141,11 +142,14 @@ class BackendSelection:
 
     def _cheapest(self, task: _Task) -> Settled:
         refused = [f"{name} {why}" for name, why in task.closed.items()]
-        candidates = [name for name in BACKENDS if name not in task.closed]
+        order, why_so = order_for(task.pass_.view)
+        candidates = [name for name in order if name not in task.closed]
         start = task.pass_.view.start
         while candidates:
             name = candidates.pop(0)
             why = _why(name, task.pass_.view)
+            if why_so and name == "double_backward":
+                why = f"{why} ({why_so})"
             choice = Choice(name, "; ".join([why, *refused]))
             try:
                 settled = self._try(choice, task, last=not candidates)
@@ -216,7 +220,8 @@ class BackendSelection:
 
 def _why(name: str, view: ModelView) -> str:
     kind = type(view.model).__name__
-    return f"the cheapest exact back-end for {kind}, proven on the first batch"
+    cost = BACKENDS[name].cost
+    return f"the cheapest exact back-end for {kind}, proven on the first batch; it adds {cost}"
 
 
 def _consulted(

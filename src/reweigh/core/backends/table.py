@@ -10,7 +10,7 @@ from .ghost import Ghost, make_ghost
 BACKENDS: dict[str, type[Backend]] = {
     kind.name: kind for kind in (Ghost, ForwardMode, DoubleBackward, FiniteDifference)
 }
-"""In the order of their cost, which is the order in which "auto" tries them."""
+"""In the order of their arithmetic, in which "auto" tries them, but for the exceptions of order.py."""
 
 
 def require_known(name: str) -> str:

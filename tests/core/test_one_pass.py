@@ -40,7 +40,9 @@ def asked(model, loss, **options) -> reweigh.Reweighter:
 
 
 class Rows:
-    """A loss that notes how many rows each of its calls had."""
+    """A loss that notes how many rows each of its calls had; in a slot, which no step puts back."""
+
+    __slots__ = ("loss", "seen")
 
     def __init__(self, loss=cross_entropy) -> None:
         self.loss, self.seen = loss, list[int]()

@@ -27,12 +27,12 @@ from .model import (
     ModelView,
     OnCopies,
     Params,
-    RandomSource,
+    Watch,
     mapped,
+    muted,
     require_examples,
     require_same_device,
     select,
-    sources_of,
 )
 from .processes import (
     ALONE,
@@ -45,6 +45,7 @@ from .processes import (
     through,
     wrapper_of,
 )
+from .proof import Record, next_look
 from .torch_internals import PROCESS_SWITCHES, require_usable
 from .update import Diagonal, Geometry, diagonal, require_geometry
 
@@ -66,12 +67,13 @@ class TwoSides:
 class ModelState:
     """What is known about a model while it stays in one state.
 
+    watch:        the state besides buffers that passes write; looked for when due.
     writes_input: whether its forward writes to the batch in place; None before the first step.
     """
 
     parameters: dict[str, nn.Parameter]
-    sources: list[RandomSource]
     selection: BackendSelection
+    watch: Record[Watch]
     writes_input: bool | None = None
 
 
@@ -122,10 +124,14 @@ class Session:
         group = self._processes()
         view = ModelView(self.model)
         key = view.fingerprint()
-        state = self._states.get(key) or self._new_state(view)
-        view.sources = state.sources
-        with view.muted() if view.backward_hooked() else nullcontext():
+        state = self._states.get(key) or self._new_state()
+        known = state.watch
+        view.watch, view.looking = known.value, known.uses + 1 >= known.next_look
+        with muted(view) if view.backward_hooked() else nullcontext():
             sides = self._sides(TrainPass(view, self.loss, train), clean, state, group, cheapest)
+        known.uses += 1
+        if view.looking:
+            known.next_look = next_look(known.uses)
         if key not in self._states:  # only now: nothing is kept of a step that failed
             if len(self._states) >= MOST_STATES:
                 del self._states[next(iter(self._states))]
@@ -209,13 +215,12 @@ class Session:
             selection.exchanges = listener.heard
         return side
 
-    def _new_state(self, view: ModelView) -> ModelState:
+    def _new_state(self) -> ModelState:
         require_usable(self.model)
         selection = BackendSelection(
             self.backend, chunk=self._chunk, epsilon=self._epsilon, one_pass=self._one_pass
         )
-        sources = sources_of(view.modules, self.loss)
-        return ModelState(self.parameters(), sources, selection)
+        return ModelState(self.parameters(), selection, Record(Watch(self.loss)))
 
     def _processes(self) -> Group:
         """Who shares the batch; where processes run, shards are gathered anew by the next forward."""

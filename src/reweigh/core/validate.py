@@ -21,6 +21,7 @@ from .model import (
     Loss,
     ModelView,
     Params,
+    Watch,
     eager,
     evaluate,
     require_examples,
@@ -69,7 +70,7 @@ def validate(
     """
     findings: list[Finding] = []
     model = inside(model)
-    view = ModelView(model)
+    view = ModelView(model, Watch(loss))
     _collect(findings, "parameters", lambda: select(model, params))
     _collect(findings, "device", lambda: require_same_device(train, clean))
     if likely_left_in_eval(view):

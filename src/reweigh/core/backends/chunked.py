@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...errors import SettingError
 from ..model import (
@@ -21,7 +21,6 @@ from ..model import (
     Direction,
     Loss,
     ModelView,
-    RandomSource,
     Snapshot,
     batch_size,
     eager,
@@ -56,14 +55,14 @@ def align_in_chunks(
     backend: Backend, pass_: TrainPass, direction: Direction, *, chunk: int
 ) -> Alignment:
     """Align a batch chunk by chunk, all with one back-end."""
-    model, sources, n = pass_.view.model, pass_.view.sources, batch_size(pass_.batch)
+    model, n = pass_.view.model, batch_size(pass_.batch)
     chunks: list[_Chunk] = []
     losses: list[Tensor] = []
     scores: list[Tensor] = []
     proofs: list[Proof] = []
     used: set[int] = set()  # the ids of the parameters that some chunk has used
     for start in range(0, n, chunk):
-        view, stop = ModelView(model, sources), min(start + chunk, n)
+        view, stop = pass_.view.again(), min(start + chunk, n)
         chunks.append(_Chunk(start, stop, view.start))
         part = TrainPass(view, pass_.loss, rows(pass_.batch, start, stop))
         alignment = backend.align(part, direction)
@@ -75,7 +74,7 @@ def align_in_chunks(
         del alignment  # and with it the graph of this chunk
     values = torch.cat(losses)
     autocast = _autocast(values.device.type)
-    replay = _Replay(model, sources, pass_.loss, pass_.batch, chunks, used, autocast)
+    replay = _Replay(pass_.view.again(), pass_.loss, pass_.batch, chunks, used, autocast)
 
     def weighted(weights: Tensor) -> Tensor:
         parameters = list(trainable(model).values())
@@ -107,8 +106,7 @@ def _autocast(device: str) -> torch.autocast:
 
 @dataclass
 class _Replay:
-    model: nn.Module
-    sources: Sequence[RandomSource]
+    view: ModelView
     loss: Loss
     batch: Batch
     chunks: list[_Chunk]
@@ -124,14 +122,14 @@ class _Replay:
             if chunk is not self.chunks[0] and not share.any():
                 continue
             with (
-                ModelView(self.model, self.sources).isolated(own_stream=False),
+                self.view.again().isolated(own_stream=False),
                 torch.enable_grad(),
                 eager(),
                 self.autocast,
             ):
                 chunk.before.restore()
                 part = rows(self.batch, chunk.start, chunk.stop)
-                losses = evaluate(self.model, self.loss, part, which="train")
+                losses = evaluate(self.view.model, self.loss, part, which="train")
                 with unhooked(parameters):  # backward() runs the user's hooks, once, on the sum
                     gradient = torch.autograd.grad(
                         losses, list(parameters), share, allow_unused=True

@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from ...errors import UnsupportedModelError
 from ..model import Direction, ModelView, coarsest, differentiable_losses, evaluate, norm_squared
 from ..processes import compute_types, gather_anew, local
 from ..proof import measured_error
@@ -49,6 +50,7 @@ class FiniteDifference(Backend):
     def align(self, pass_: TrainPass, direction: Direction) -> Alignment:
         """Two or three passes with the same random numbers."""
         view = pass_.view
+        _require_not_written(view, direction)
         shared = view.sharded or (dist.is_available() and dist.is_initialized())
         kind = self._kind or _expected(view, direction)
         start = view.start
@@ -60,7 +62,8 @@ class FiniteDifference(Backend):
             self._kind = kind = found
             start.restore()
         if self.error is None and not shared:
-            self.error = measured_error(losses, scores, direction)
+            with view.preserved():  # where a checkpoint computes anew
+                self.error = measured_error(losses, scores, direction)
         return Alignment(losses.detach(), scores, lambda w: (w * losses).sum())
 
     def _quotient(
@@ -77,6 +80,18 @@ class FiniteDifference(Backend):
         difference = ahead - losses.detach() if behind is None else (ahead - behind) / 2
         scores = torch.where(h > 0, difference / h.clamp(min=1e-38), 0.0)
         return losses, scores.to(losses.dtype)
+
+
+def _require_not_written(view: ModelView, direction: Direction) -> None:
+    """Raise if the forward writes to parameters: a difference would see that, a gradient does not."""
+    written = set() if view.watch is None else view.watch.written
+    for name, parameter in zip(direction.names, direction.parameters, strict=True):
+        if id(parameter) in written:
+            raise UnsupportedModelError(
+                f"finite_difference with a forward that writes to its parameter {name!r}, as "
+                f"Embedding(max_norm=) does; expected parameters that only an optimizer changes: use "
+                f"backend='auto'"
+            )
 
 
 def is_coarse(kind: torch.dtype) -> bool:

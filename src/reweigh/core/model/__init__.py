@@ -3,6 +3,8 @@
 loss               the contract of a loss, and what a batch is
 parameters         which parameters are aligned; the clean gradient as a `Direction`
 view               one look at the model per step, and the way back to its state
+watch              which state passes write
+holders            where a model and a loss keep state besides buffers
 modes              evaluation, and settings under which every operation can be differentiated
 randomness         where random numbers come from
 autograd_graph     the graph of a pass: its leaves, its hooks, a gradient of our own
@@ -17,7 +19,7 @@ from .loss import (
     mapped, per_example, require_examples, require_finite, require_gradient, require_one_each,
     require_same_device, rows, tensors_of,
 )  # fmt: skip
-from .modes import differentiable_kernels, eager, evaluating
+from .modes import differentiable_kernels, eager, evaluating, muted
 from .parameters import Direction, Params, dot, norm_squared, on_host, select, trainable
-from .randomness import RandomSource, sources_of
 from .view import ModelView, Snapshot, modules_of
+from .watch import Watch

@@ -58,6 +58,7 @@ def per_example(criterion: Callable[..., Tensor], **options: Any) -> Loss:
         return judge(model(inputs), targets)
 
     loss.__name__ = loss.__qualname__ = f"per_example({getattr(criterion, '__name__', criterion)})"
+    loss.criterion = criterion  # type: ignore[attr-defined]
     loss.judge = judge  # type: ignore[attr-defined]  # outputs, targets -> losses: model and rest apart
     return loss
 

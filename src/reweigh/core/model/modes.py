@@ -1,12 +1,14 @@
-"""How a model runs for the length of a block: in evaluation mode, or so that it can be differentiated.
+"""How a model runs for the length of a block: in evaluation mode, without backward hooks, or so that it can be
+differentiated.
 
 Compiled graphs hide the operations that the back-ends look at, fused attention has no forward-mode
 and no second derivative, and fused recurrent layers (oneDNN, cuDNN) hide their steps. Inside the last
 two contexts (and `ModelView.plain_recurrence`) they run as written.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -27,6 +29,26 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+@contextmanager
+def muted(view: ModelView) -> Iterator[None]:
+    """Backward hooks of modules are not called inside; of a forward in here, afterwards they are."""
+    muted = True
+
+    def wrapped(hook: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments: None if muted else hook(*arguments)
+
+    hooks = [h for m in view.modules for h in (m._backward_hooks, m._backward_pre_hooks) if h]
+    kept = [dict(owner) for owner in hooks]
+    for owner in hooks:
+        owner.update({key: wrapped(hook) for key, hook in owner.items()})
+    try:
+        yield
+    finally:
+        muted = False
+        for owner, before in zip(hooks, kept, strict=True):
+            owner.update(before)
 
 
 @contextmanager

@@ -25,13 +25,14 @@ _PYTHON = RandomSource(random.getstate, random.setstate, random.seed)
 _NUMPY = RandomSource(np.random.get_state, np.random.set_state, np.random.seed, 2**32)
 
 
-def sources_of(modules: Sequence[nn.Module], *others: Any) -> list[RandomSource]:
-    """All that a model of these modules may draw from: what the process shares, and the generators
-    that the modules, or other objects such as a loss, hold as attributes."""
-    shared = [torch.default_generator, *_cuda_generators(modules)]
-    held = {id(x): x for holder in (*modules, *others) for x in _attributes(holder)}
-    own = (_source_of(x) for x in (*shared, *held.values()))
-    return [*(source for source in own if source is not None), _PYTHON, _NUMPY]
+GENERATORS = frozenset({torch.Generator, random.Random, np.random.RandomState, np.random.Generator})
+
+
+def sources_of(modules: Sequence[nn.Module], own: Iterable[Any] = ()) -> list[RandomSource]:
+    """All that a model of these modules may draw from: what the process shares, and its own generators."""
+    shared = (torch.default_generator, *_cuda_generators(modules))
+    once = {id(x): x for x in (*shared, *own)}
+    return [*map(_source_of, once.values()), _PYTHON, _NUMPY]
 
 
 def same_state(a: Any, b: Any) -> bool:
@@ -45,25 +46,19 @@ def same_state(a: Any, b: Any) -> bool:
     return bool(np.all(a == b))
 
 
-def _attributes(holder: Any) -> Iterable[Any]:
-    return getattr(holder, "__dict__", {}).values()
-
-
-def _source_of(x: Any) -> RandomSource | None:
+def _source_of(x: Any) -> RandomSource:
     if isinstance(x, torch.Generator):
         return RandomSource(x.get_state, x.set_state, x.manual_seed)
     if isinstance(x, random.Random):
         return RandomSource(x.getstate, x.setstate, x.seed)
     if isinstance(x, np.random.RandomState):
         return RandomSource(x.get_state, x.set_state, x.seed, 2**32)
-    if isinstance(x, np.random.Generator):
-        bits, fresh = x.bit_generator, type(x.bit_generator)
-        return RandomSource(
-            lambda: bits.state,
-            lambda state: setattr(bits, "state", state),
-            lambda seed: setattr(bits, "state", fresh(seed).state),
-        )
-    return None
+    bits, fresh = x.bit_generator, type(x.bit_generator)
+    return RandomSource(
+        lambda: bits.state,
+        lambda state: setattr(bits, "state", state),
+        lambda seed: setattr(bits, "state", fresh(seed).state),
+    )
 
 
 def _cuda_generators(modules: Sequence[nn.Module]) -> list[torch.Generator]:

@@ -1,38 +1,62 @@
 """One look at a model per step: what it is made of, and the state to go back to.
 
 A step runs more forward passes than plain training does. Each extra pass is undone: buffers (running
-averages) and the states of the random number generators are put back, so that the whole step leaves
-what one plain forward on the train batch would leave. All of that starts from the same moment, so the
-module tree is walked once and the state is copied once, whatever the number of passes.
+averages), the states of the random number generators and what else passes write are put
+back, so that the whole step leaves what one plain forward on the train batch would leave. All of that
+starts from the same moment, so the module tree is walked once and the state is copied once, whatever the
+number of passes. Which state that is besides buffers, `watch.py` finds out.
 
 The clean pass draws its dropout masks from a stream of its own, derived from the state before the
 step: independent of the masks of the train batch, and the same for every back-end.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..torch_internals import no_fused_recurrence
-from .randomness import RandomSource, same_state, sources_of
+from ...errors import UnsupportedModelError
+from ..torch_internals import no_fused_recurrence, version_of
+from .randomness import GENERATORS, RandomSource, same_state, sources_of
+from .watch import SMALL, Watch, overlaps_itself, size_of
 
 _SEEDS = 2**62
 
 
 class Snapshot:
-    """Buffers and random states at one moment, to go back to."""
+    """The state at one moment, to go back to.
 
-    def __init__(self, modules: Sequence[nn.Module], sources: Sequence[RandomSource]) -> None:
-        self._owners = [(m._buffers, dict(m._buffers)) for m in modules if m._buffers]
-        self._values = [
-            (buffer, buffer.clone())
-            for _, buffers in self._owners
-            for buffer in buffers.values()
-            if buffer is not None and not _overlaps_itself(buffer)
-        ]
+    watch:   what to copy besides random states and small buffers; None: every buffer, nothing else.
+    looking: everything is copied, to be compared by `compare`.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[nn.Module],
+        sources: Sequence[RandomSource],
+        watch: Watch | None = None,
+        *,
+        looking: bool = False,
+    ) -> None:
+        known = self._watch = watch or Watch(None)
+        self._looking = looking
+        owners = (*modules, *known.modules)
+        self._owners = [(m._buffers, dict(m._buffers)) for m in owners if m._buffers]
+        copied, counted = list(known.tensors), list(known.counted)
+        for _, buffers in self._owners:
+            for buffer in buffers.values():
+                if buffer is None or overlaps_itself(buffer):
+                    continue
+                every = looking or watch is None or size_of(buffer) <= SMALL
+                (copied if every or id(buffer) in known.written else counted).append(buffer)
+        self._values = [(tensor, tensor.detach().clone(), _version(tensor)) for tensor in copied]
+        self._counted = [(tensor, _version(tensor)) for tensor in counted]
+        self._arrays = [(array, array.copy()) for array in known.arrays]
+        self._places = [(holder, holder.read()) for holder in known.holders]
         self._states = [(source, source.get()) for source in sources]
 
     def holds(self) -> bool:
@@ -44,25 +68,57 @@ class Snapshot:
                 and all(owner[name] is buffer for name, buffer in buffers.items())
                 for owner, buffers in self._owners
             )
-            and all(
-                buffer.shape == value.shape and torch.equal(buffer, value)
-                for buffer, value in self._values
-            )
+            and all(_same(tensor, value) for tensor, value, _ in self._values)
+            and all(_version(tensor) == version for tensor, version in self._counted)
+            and all(np.array_equal(array, value) for array, value in self._arrays)
+            and all(holder.holds(values) for holder, values in self._places)
         )
 
     def restore(self) -> None:
         """Put everything back, into the very same tensors."""
         for source, state in self._states:
             source.set(state)
-        for buffer, value in self._values:
-            if buffer.shape != value.shape:  # resized by the forward
+        for tensor, value, _ in self._values:
+            if tensor.shape != value.shape:  # resized by the forward
                 with torch.no_grad():
-                    buffer.resize_(value.shape)
-            # `.data`: the version stays, so a graph that has saved the buffer is still valid.
-            buffer.data.copy_(value)
+                    tensor.resize_(value.shape)
+            # `.data`: the version stays, so a graph that has saved the tensor is still valid.
+            tensor.data.copy_(value)
         for owner, buffers in self._owners:
             owner.clear()
             owner.update(buffers)
+        for array, numbers in self._arrays:
+            np.copyto(array, numbers)
+        for holder, values in self._places:
+            holder.put_back(values)
+
+    def compare(self) -> list[Tensor]:
+        """Learn what the pass since this snapshot has changed.
+
+        Returns tensors that were written and not copied: there is no way back for those.
+        """
+        lost = [tensor for tensor, version in self._counted if _version(tensor) != version]
+        watch = self._watch
+        if self._looking:
+            self._looking = False
+            written = {
+                id(tensor)
+                for tensor, value, version in self._values
+                if _version(tensor) != version or not _same(tensor, value)
+            }
+            watch.keep(
+                [array for array, value in self._arrays if not np.array_equal(array, value)],
+                [holder for holder, values in self._places if not holder.holds(values)],
+                written,
+            )
+            counted = {id(tensor) for tensor in watch.counted}
+            self._values = [
+                (tensor, value, version)
+                for tensor, value, version in self._values
+                if id(tensor) in written or (id(tensor) not in counted and size_of(tensor) <= SMALL)
+            ]
+        watch.add(lost)
+        return lost
 
     def fork_random_stream(self) -> None:
         """Go on with random numbers that are independent of those that would have come."""
@@ -75,11 +131,12 @@ class ModelView:
     """A model as it is at the start of a pass.
 
     modules, parameters: every one once. sharded: whether fully_shard has spread the parameters.
-    sources: of random numbers, where they are known already.
+    watch:   the state besides buffers that passes are known to write; None: nobody has looked.
+    looking: whether everything is to be looked at in this step.
     """
 
-    def __init__(self, model: nn.Module, sources: Sequence[RandomSource] = ()) -> None:
-        self.model, self.sources = model, sources
+    def __init__(self, model: nn.Module, watch: Watch | None = None) -> None:
+        self.model, self.watch, self.looking = model, watch, False
         self.modules = modules_of(model)
         self.parameters = parameters_of(self.modules)
         self.sharded = any(hasattr(p, "to_local") for p in self.parameters)
@@ -89,9 +146,31 @@ class ModelView:
     def start(self) -> Snapshot:
         """The state before the first pass; it must be asked for before that pass runs."""
         if self._start is None:
-            self.sources = self.sources or sources_of(self.modules)
-            self._start = Snapshot(self.modules, self.sources)
+            if self.watch is not None and (self.looking or not self.watch.looked):
+                self.looking = True
+                self.watch.find(self.modules, () if self.sharded else self.parameters)
+            self._start = self.snapshot(looking=self.looking)
         return self._start
+
+    def snapshot(self, *, looking: bool = False) -> Snapshot:
+        """The state of now."""
+        watch = self.watch
+        if watch is None:
+            return Snapshot(self.modules, sources_of(self.modules))
+        held = tuple(
+            x
+            for owner in (*self.modules, watch.loss)
+            if not GENERATORS.isdisjoint(map(type, getattr(owner, "__dict__", {}).values()))
+            for x in vars(owner).values()
+            if type(x) in GENERATORS
+        )
+        if not watch.sources or held != watch.held:  # of generators that were handed over since
+            watch.draw_from(self.modules, held)
+        return Snapshot(self.modules, watch.sources, watch, looking=looking)
+
+    def again(self) -> ModelView:
+        """The model as it is now, with what is known about it."""
+        return ModelView(self.model, self.watch)
 
     @contextmanager
     def isolated(self, *, own_stream: bool) -> Iterator[None]:
@@ -105,8 +184,40 @@ class ModelView:
             start.fork_random_stream()
         try:
             yield
-        finally:
+        except BaseException:
             start.restore()
+            raise
+        if own_stream:
+            self.undo()
+        else:
+            start.restore()
+
+    @contextmanager
+    def replayed(self) -> Iterator[None]:
+        """Run a pass from the start once more; on leaving, everything is as it is now."""
+        start, now = self.start, self.snapshot()
+        start.restore()
+        try:
+            yield
+        finally:
+            now.restore()
+
+    def undo(self) -> None:
+        """Go back to the start, and learn from the pass what passes write."""
+        lost = self.start.compare()
+        self.start.restore()
+        if lost:
+            raise self._begun_to_write(lost[0])
+
+    def _begun_to_write(self, tensor: Tensor) -> UnsupportedModelError:
+        named = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
+        names = [f"{name!r}, " for name, x in named.items() if x is tensor]
+        return UnsupportedModelError(
+            f"the clean pass has written to {names[0] if names else ''}a tensor of shape "
+            f"{tuple(tensor.shape)} ({size_of(tensor) / 2**20:.0f} MB) that no pass had written to before, "
+            f"and of which no copy was made for that reason; expected state that is written from the first "
+            f"step on, or not at all: from now on it is copied in every step, so call again"
+        )
 
     @contextmanager
     def undone_on_error(self) -> Iterator[None]:
@@ -121,25 +232,6 @@ class ModelView:
     def backward_hooked(self) -> bool:
         """Whether a module has hooks that a backward pass calls."""
         return any(m._backward_hooks or m._backward_pre_hooks for m in self.modules)
-
-    @contextmanager
-    def muted(self) -> Iterator[None]:
-        """Backward hooks of modules are not called inside; of a forward in here, afterwards they are."""
-        muted = True
-
-        def wrapped(hook: Callable[..., Any]) -> Callable[..., Any]:
-            return lambda *arguments: None if muted else hook(*arguments)
-
-        hooks = [h for m in self.modules for h in (m._backward_hooks, m._backward_pre_hooks) if h]
-        kept = [dict(owner) for owner in hooks]
-        for owner in hooks:
-            owner.update({key: wrapped(hook) for key, hook in owner.items()})
-        try:
-            yield
-        finally:
-            muted = False
-            for owner, before in zip(hooks, kept, strict=True):
-                owner.update(before)
 
     def hooked(self) -> bool:
         """Whether somebody watches a module of the model at work."""
@@ -183,13 +275,14 @@ def _hooked(module: nn.Module) -> bool:
     )
 
 
-def _overlaps_itself(buffer: Tensor) -> bool:
-    """Whether elements share memory, as after expand(): PyTorch refuses to write to such a tensor."""
-    if buffer.layout != torch.strided:
-        return False
-    return any(
-        stride == 0 and size > 1 for size, stride in zip(buffer.shape, buffer.stride(), strict=True)
-    )
+def _same(tensor: Tensor, value: Tensor) -> bool:
+    """Whether the values are equal, as far as PyTorch can compare them."""
+    plain = tensor.layout == torch.strided and not hasattr(tensor, "to_local")
+    return plain and tensor.shape == value.shape and torch.equal(tensor, value)
+
+
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else version_of(tensor)
 
 
 def modules_of(model: nn.Module) -> list[nn.Module]:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -33,7 +34,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from ....errors import UnsupportedModelError
 from ...clean import CleanSide, collected, paying
-from ...model import Batch, Direction, evaluate, is_flat, require_one_each
+from ...model import Batch, Direction, Loss, evaluate, is_flat, require_one_each
 from ...ops import Layer
 from ...proof import MOST_RECORDS, Records, require_same_losses, require_update, same_gradient
 from ...torch_internals import BatchNormBase, DropoutBase, any_global_hook, version_of
@@ -120,15 +121,18 @@ class OnePass:
         theta = tuple(parameters.values())
         if not self.possible or (batch := self._joined(pass_.batch, clean, theta)) is None:
             return None
-        # What is the same by construction neither draws nor writes: nothing to go back to.
-        start = view.start if self._asked else None
+        # PyTorch's own modules and criteria neither draw nor write here: nothing to go back to.
+        start = view.start if self._asked or not _stock(pass_.loss) else None
         try:
             sides = self._run(pass_, batch, parameters)
         except Exception as error:  # if it is the user's error, two passes say it better
             sides = None
             self._declined(batch, error)
-        if sides is None and start is not None:
-            start.restore()
+        if start is not None:
+            if sides is None:
+                view.undo()
+            else:
+                start.compare()
         return sides
 
     def _joined(self, train: Batch, clean: Batch, theta: Sequence[nn.Parameter]) -> Joined | None:
@@ -182,6 +186,8 @@ class OnePass:
         losses = require_one_each(_losses(pass_, batch), {n + m}, which="train")
         if losses.ndim == 2:
             raise UnsupportedModelError("the loss has several parts an example")
+        if self._asked and not view.start.holds():
+            raise UnsupportedModelError("the forward draws random numbers or writes state")
         reading = read(losses, theta)
         if reading is None:
             self.possible = False
@@ -199,7 +205,7 @@ class OnePass:
         run = reading.ghost_pass(view, losses, self._records)
         due = run.due()
         if due:
-            _require_pure(run, theta, asked=bool(self._asked))
+            _require_aligned(run, theta)
         layouts = run.layouts(names, theta)
         if due:
             _require_apart(pass_, batch, losses, layouts)
@@ -232,7 +238,17 @@ def _losses(pass_: TrainPass, batch: Joined) -> Tensor:
     if list(map(version_of, tree_leaves(batch.both))) != before:
         raise UnsupportedModelError("the forward writes to its input")
     train, clean = outputs.split([batch.n, batch.m])
-    return torch.cat([judge(train, batch.train[1]), judge(clean, batch.clean[1])])
+    # Clean first, and undone: the user's criterion may draw numbers or remember what it has seen.
+    with nullcontext() if _stock(pass_.loss) else pass_.view.isolated(own_stream=True):
+        checked = judge(clean, batch.clean[1])
+    return torch.cat([judge(train, batch.train[1]), checked])
+
+
+def _stock(loss: Loss) -> bool:
+    """Whether the criterion of a `per_example` loss is a function or module of PyTorch's own."""
+    criterion = getattr(loss, "criterion", None)
+    kind = criterion if hasattr(criterion, "__name__") else type(criterion)
+    return (getattr(kind, "__module__", None) or "").startswith(("torch.nn.", "torch._C._nn"))
 
 
 def _row_wise(module: nn.Module) -> bool:
@@ -287,10 +303,8 @@ def _light(outline: Outline, theta: Sequence[nn.Parameter], n: int, m: int) -> b
     return share * outline.size <= sum(theta[use.place].numel() for use in uses)
 
 
-def _require_pure(run: GhostPass, theta: Sequence[nn.Parameter], *, asked: bool) -> None:
-    """Raise if the forward has done more than compute, or more is trained than is aligned."""
-    if asked and not run.view.start.holds():
-        raise UnsupportedModelError("the forward draws random numbers or writes buffers")
+def _require_aligned(run: GhostPass, theta: Sequence[nn.Parameter]) -> None:
+    """Raise if more is trained than is aligned."""
     if not run.assembles(theta):
         raise UnsupportedModelError("more needs a gradient than the aligned parameters")
 
@@ -305,7 +319,7 @@ def _require_apart(pass_: TrainPass, batch: Joined, losses: Tensor, layouts: Lay
 
 def _alone(pass_: TrainPass, batch: Batch) -> Tensor:
     """The losses of a batch by itself."""
-    with pass_.view.isolated(own_stream=False), torch.no_grad():
+    with pass_.view.replayed(), torch.no_grad():
         return evaluate(pass_.view.model, pass_.loss, batch, which="train")
 
 

@@ -117,7 +117,8 @@ class Snapshot:
                 for tensor, value, version in self._values
                 if id(tensor) in written or (id(tensor) not in counted and size_of(tensor) <= SMALL)
             ]
-        watch.add(lost)
+        if lost:
+            watch.add(lost)
         return lost
 
     def fork_random_stream(self) -> None:

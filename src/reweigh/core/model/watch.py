@@ -108,10 +108,9 @@ class Watch:
 
     def add(self, lost: list[Tensor]) -> None:
         """These were written although no pass before had written them: copy them from now on."""
-        if lost:
-            self.written |= set(map(id, lost))
-            self.tensors += [t for t in self.counted if id(t) in self.written]
-            self.counted = [t for t in self.counted if id(t) not in self.written]
+        self.written |= set(map(id, lost))
+        self.tensors += [t for t in self.counted if id(t) in self.written]
+        self.counted = [t for t in self.counted if id(t) not in self.written]
 
 
 def size_of(tensor: Tensor) -> int:

@@ -12,13 +12,14 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from operator import attrgetter, methodcaller
 from types import FrameType
 from typing import Any
 
 import torch
+import torch.utils.checkpoint as checkpointing
 from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch.autograd import forward_ad
@@ -192,6 +193,56 @@ def load_forward_formulas() -> None:
         for category in (DeprecationWarning, FutureWarning):
             warnings.filterwarnings("ignore", "`torch.jit.script", category)
         forward_ad._maybe_load_decompositions()
+
+
+class _Recomputing(threading.local):
+    """What checkpoints that this thread enters are told: the innermost is the last."""
+
+    def __init__(self) -> None:
+        self.stack: list[
+            tuple[Callable[[], AbstractContextManager[object]], Callable[[], object]]
+        ] = []
+
+
+_RECOMPUTING = _Recomputing()
+_FRAMES = threading.Lock()
+_frames_inside = 0
+_Frame = checkpointing._CheckpointFrame
+
+
+def _frame(recompute: Callable[..., None], *rest: Any, **options: Any) -> Any:
+    """A frame of a checkpoint, that recomputes as this thread has asked for."""
+    if not _RECOMPUTING.stack:
+        return _Frame(recompute, *rest, **options)
+    context, note = _RECOMPUTING.stack[-1]
+    note()
+
+    def again(*args: Any) -> None:
+        with context():
+            recompute(*args)
+
+    return _Frame(again, *rest, **options)
+
+
+@contextmanager
+def recomputing_under(
+    context: Callable[[], AbstractContextManager[object]], note: Callable[[], object]
+) -> Iterator[None]:
+    """Checkpoints (not reentrant ones) that are entered inside compute anew, during any backward, under
+    `context()`: with the same kernels, or they would save other tensors. note: called for each."""
+    global _frames_inside  # noqa: PLW0603
+    with _FRAMES:
+        _frames_inside += 1
+        checkpointing._CheckpointFrame = _frame  # type: ignore[misc, assignment]
+    _RECOMPUTING.stack.append((context, note))
+    try:
+        yield
+    finally:
+        _RECOMPUTING.stack.pop()
+        with _FRAMES:
+            _frames_inside -= 1
+            if not _frames_inside:
+                checkpointing._CheckpointFrame = _Frame  # type: ignore[misc]
 
 
 @contextmanager

@@ -80,5 +80,6 @@ class Proven:
             record.uses += 1
             return alignment
         self._records.looked(path, None)
-        proof = score_proof(alignment.weighted, alignment.losses, alignment.scores, direction)
+        with pass_.view.beside_the_step():
+            proof = score_proof(alignment.weighted, alignment.losses, alignment.scores, direction)
         return replace(alignment, proof=proof)

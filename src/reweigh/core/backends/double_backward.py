@@ -35,7 +35,8 @@ class DoubleBackward(Backend):
             # line 5: eps = 0
             eps = torch.zeros_like(losses, requires_grad=True)
             try:
-                d_eps = _meta_gradient(losses, eps, direction)
+                with pass_.view.beside_the_step():
+                    d_eps = _meta_gradient(losses, eps, direction)
             except (RuntimeError, NotImplementedError) as error:
                 if "out of memory" in str(error):
                     raise

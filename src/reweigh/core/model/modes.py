@@ -7,14 +7,14 @@ two contexts (and `ModelView.plain_recurrence`) they run as written.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ..torch_internals import PROCESS_SWITCHES
+from ..torch_internals import PROCESS_SWITCHES, recomputing_under
 from .view import ModelView
 
 
@@ -60,6 +60,16 @@ def eager() -> Iterator[None]:
 
 @contextmanager
 def differentiable_kernels(view: ModelView) -> Iterator[None]:
-    """Choose kernels that have forward-mode and second derivatives."""
-    with sdpa_kernel(SDPBackend.MATH), view.plain_recurrence():
+    """Choose kernels that have forward-mode and second derivatives; also where a checkpoint inside
+    computes anew, whenever that is."""
+
+    recurrence = view.recurrence()
+
+    def kernels() -> ExitStack:
+        stack = ExitStack()
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        stack.enter_context(recurrence())
+        return stack
+
+    with recomputing_under(kernels, view.note_recomputation), kernels():
         yield

@@ -12,7 +12,7 @@ step: independent of the masks of the train batch, and the same for every back-e
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
-from ..torch_internals import no_fused_recurrence, version_of
+from ..torch_internals import no_fused_recurrence, recomputing_under, version_of
 from .randomness import GENERATORS, RandomSource, same_state, sources_of
 from .watch import SMALL, Watch, overlaps_itself, size_of
 
@@ -196,8 +196,14 @@ class ModelView:
     @contextmanager
     def replayed(self) -> Iterator[None]:
         """Run a pass from the start once more; on leaving, everything is as it is now."""
-        start, now = self.start, self.snapshot()
-        start.restore()
+        start = self.start
+        with self._preserved():
+            start.restore()
+            yield
+
+    @contextmanager
+    def _preserved(self) -> Iterator[None]:
+        now = self.snapshot()
         try:
             yield
         finally:
@@ -239,9 +245,34 @@ class ModelView:
         return any(map(_hooked, self.modules))
 
     def plain_recurrence(self) -> AbstractContextManager[None]:
-        """Run recurrent layers step by step; PyTorch runs them fused where it can."""
+        """Run recurrent layers step by step; PyTorch runs them fused where it can. Also where a checkpoint
+        inside computes anew, whenever that is."""
+        context = self.recurrence()
+        if context is nullcontext and not self.looking:
+            return nullcontext()
+        return self._in_recomputations_too(context)
+
+    @contextmanager
+    def _in_recomputations_too(
+        self, context: Callable[[], AbstractContextManager[None]]
+    ) -> Iterator[None]:
+        with recomputing_under(context, self.note_recomputation), context():
+            yield
+
+    def recurrence(self) -> Callable[[], AbstractContextManager[None]]:
+        """What makes the context for recurrent layers; it does not hold this view."""
         recurrent = any(isinstance(module, nn.RNNBase) for module in self.modules)
-        return no_fused_recurrence() if recurrent else nullcontext()
+        return no_fused_recurrence if recurrent else nullcontext
+
+    def note_recomputation(self) -> None:
+        """The forward has entered a checkpoint, which computes anew in every backward."""
+        if self.watch is not None:
+            self.watch.recomputes = True
+
+    def beside_the_step(self) -> AbstractContextManager[None]:
+        """For a backward that plain training does not run: what checkpoints write anew is undone."""
+        recomputes = self.watch is not None and self.watch.recomputes
+        return self._preserved() if recomputes else nullcontext()
 
     def trained(self) -> set[int]:
         """The ids of the parameters that are trained."""

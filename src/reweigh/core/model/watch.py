@@ -42,6 +42,7 @@ class Watch:
     arrays, holders: that passes have been seen to change.
     written:    ids of parameters and large tensors that passes have been seen to write.
     generators: found by walking; held: those in attributes, when `sources` was made of both.
+    recomputes: whether the forward has been seen to enter a checkpoint.
     looked:     whether a pass has been compared since all places were found.
     """
 
@@ -55,6 +56,7 @@ class Watch:
     generators: list[Any] = field(default_factory=list)
     held: tuple[Any, ...] = ()
     sources: list[RandomSource] = field(default_factory=list)
+    recomputes: bool = False
     looked: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:

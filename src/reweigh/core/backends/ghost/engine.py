@@ -200,17 +200,18 @@ class GhostPass:
         losses, factors = self.losses, half_probe(self.losses)
         ones = torch.ones_like(losses)
         self._plain = _backward(losses, self.contacts, ones, keep=True)
-        layouts, self._certain = layouts_of(
-            self.contacts,
-            self._plain,
-            _backward(losses, self.contacts, factors, keep=True),
-            factors,
-            close=strict(self.view.precision(losses)),
-            rounding=Rounding(
-                self._plain, lambda c: _backward(losses, self.contacts, ones * c, keep=True)
-            ),
-            names={id(p): name for name, p in zip(names, parameters, strict=True)},
-        )
+        with self.view.beside_the_step():
+            layouts, self._certain = layouts_of(
+                self.contacts,
+                self._plain,
+                _backward(losses, self.contacts, factors, keep=True),
+                factors,
+                close=strict(self.view.precision(losses)),
+                rounding=Rounding(
+                    self._plain, lambda c: _backward(losses, self.contacts, ones * c, keep=True)
+                ),
+                names={id(p): name for name, p in zip(names, parameters, strict=True)},
+            )
         return layouts
 
     def capture(self, layouts: Layouts, factors: Tensor | None, *, keep: bool) -> Capture:
@@ -236,13 +237,16 @@ class GhostPass:
         if self.parts is not None:
             return self._align_parts(self.parts, direction)
         losses, due = self.losses, self.due()
-        layouts = self.layouts(direction.names, direction.parameters)
         assembles = self.assembles(direction.parameters)
-        capture = self.capture(layouts, None, keep=due or not assembles)
+        # The backward of the capture takes the place of the user's where the update is assembled.
+        with nullcontext() if assembles else self.view.beside_the_step():
+            layouts = self.layouts(direction.names, direction.parameters)
+            capture = self.capture(layouts, None, keep=due or not assembles)
         scores = capture.scores(direction.values, losses, self.direct)
         if due:
             update = partial(capture.gradient, parameters=direction.parameters)
-            require_update(self.view, losses, scores, direction, update)
+            with self.view.beside_the_step():
+                require_update(self.view, losses, scores, direction, update)
         self.remember(layouts)
         if not assembles:
             return Alignment(losses.detach(), scores, lambda w: (w * losses).sum())

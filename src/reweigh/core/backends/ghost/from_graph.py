@@ -42,7 +42,8 @@ def plain_pass(pass_: TrainPass, direction: Direction, records: PlaceRecords) ->
     view = pass_.view
     with view.plain_recurrence(), torch.enable_grad():
         losses = differentiable_losses(view.model, pass_.loss, pass_.batch, which="train")
-    reading = read(losses, direction.parameters)
+    with view.beside_the_step():  # reading what a checkpoint has not saved computes it anew
+        reading = read(losses, direction.parameters)
     if reading is None:  # a parameter is used in an unknown way
         return None
     return reading.ghost_pass(view, losses, records)

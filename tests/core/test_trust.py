@@ -451,3 +451,81 @@ def test_batches_made_under_inference_mode_are_named():
         model = nn.Sequential(nn.Linear(8, 60), *between, nn.Linear(60, 3)).double()
         with pytest.raises(BatchError, match=r"clean batch holds tensors made under torch\.inf"):
             reweigh.Reweighter(model, LOSS)(train, clean)
+
+
+@pytest.mark.parametrize("one_pass", [None, True])
+@pytest.mark.parametrize("switch", ["rate", "mode", "functional"])
+@pytest.mark.filterwarnings("ignore:the model is in eval mode")
+def test_a_noise_that_is_switched_on_later_draws_as_one_forward_does(switch, one_pass):
+    class Noisy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rate, self.body = 0.0, nn.Linear(60, 60)
+
+        def forward(self, x):
+            return self.body(F.dropout(x, self.rate) if self.rate else x)
+
+    between = Noisy() if switch == "functional" else nn.Dropout(0.0 if switch == "rate" else 0.5)
+    model = nn.Sequential(nn.Linear(8, 60), between, nn.Linear(60, 60), nn.Linear(60, 3)).double()
+    model.train(switch != "mode")
+    weigh = reweigh.Reweighter(model, LOSS, one_pass=one_pass, safeguard=None)
+    for step in range(12):
+        if step == 5:  # between two looks
+            model.train()
+            between.p = between.rate = 0.5
+        train, clean = labelled(40), labelled(6)
+        before = torch.get_rng_state()
+        expected = definition.scores(model, LOSS, train, clean)
+        after = torch.get_rng_state()
+        torch.set_rng_state(before)
+        result = weigh(train, clean)
+        assert torch.equal(torch.get_rng_state(), after)
+        assert torch.allclose(result.scores, expected, rtol=1e-7, atol=1e-10)
+        assert torch.equal(after, before) == (step < 5)
+
+
+@pytest.mark.parametrize("place", ["attribute", "list", "loss"])
+@pytest.mark.parametrize("backend", ["auto", "finite_difference"])
+def test_a_generator_handed_over_later_is_replayed(backend, place):
+    """Or exchanged. (The first one in a list is found at the next look: the fourth step here.)"""
+
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.own, self.owns = nn.Linear(8, 3), None, [None]
+
+        def forward(self, x):
+            own = (
+                self.own if place == "attribute" else self.owns[0] if place == "list" else loss.own
+            )
+            return self.layer(x) if own is None else self.layer(x * torch.rand(8, generator=own))
+
+    class Own:
+        own = None
+
+        def __call__(self, model, batch):
+            return F.cross_entropy(model(batch[0]), batch[1], reduction="none")
+
+    loss, model = Own(), Masked().double()
+    weigh = reweigh.Reweighter(model, loss, backend=backend, safeguard=None, chunk=4)
+    for step in range(7):
+        if step in (3, 5):
+            own = torch.Generator().manual_seed(step)
+            model.own = model.owns[0] = loss.own = own
+            twin = torch.Generator().manual_seed(step)
+        train, clean = labelled(8), labelled(4)
+        result = weigh(train, clean)
+        if step < 3:
+            continue
+        factors = torch.stack([torch.rand(8, generator=twin) for _ in range(2)])  # one per chunk
+        assert torch.equal(own.get_state(), twin.get_state())
+        x = (train[0].unflatten(0, (2, 4)) * factors[:, None]).flatten(0, 1)
+        assert torch.allclose(
+            result.losses, F.cross_entropy(model.layer(x), train[1], reduction="none")
+        )
+        model.zero_grad()
+        result.loss.backward()
+        right = (result.weights * F.cross_entropy(model.layer(x), train[1], reduction="none")).sum()
+        (gradient,) = torch.autograd.grad(right, [model.layer.weight])
+        assert torch.allclose(model.layer.weight.grad, gradient)
+        assert torch.equal(own.get_state(), twin.get_state())

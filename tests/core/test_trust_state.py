@@ -15,10 +15,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import reweigh
 from reweigh.core import BACKENDS
 from reweigh.errors import UnsupportedModelError
+from support import definition
 
 ROWS = 60_000  # of a memory: more than what is copied in every step
 
@@ -341,3 +343,74 @@ def test_in_one_pass_the_criterion_remembers_the_train_batch_only():
         assert "one forward" in weigh.backend.reason
         assert torch.allclose(criterion.mean, twin.mean)
         assert criterion.calls == step + 1
+
+
+class Copies(TorchDispatchMode):
+    """The sizes of all copies, in elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func in (torch.ops.aten.clone.default, torch.ops.aten.copy_.default):
+            self.sizes.append(args[0].numel())
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_large_buffer_is_copied_only_if_it_is_written(written):
+    model = Queue()
+    if not written:
+        model.forward = lambda x: model.body(x) + model.constant[0]
+    weigh = reweigh.Reweighter(model, plain)
+    for _ in range(5):  # the next look is at the eighth step
+        weigh(batch(6, 0), batch(4, 0))
+    with Copies() as copies:
+        weigh(batch(6, 0), batch(4, 0))
+    large = [size for size in copies.sizes if size == model.rows.numel()]
+    assert len(large) == (2 if written else 0)  # to keep it, and to put it back
+
+
+def test_large_state_that_is_written_later_is_an_error_once():
+    model = Queue()
+    twin = copy.deepcopy(model)
+    twin.forward = lambda x: twin.body(x) + twin.constant[0]
+    weigh = reweigh.Reweighter(twin, plain)
+    for _ in range(5):
+        weigh(batch(6, 0), batch(4, 0))
+    del twin.forward
+    with pytest.raises(UnsupportedModelError, match=r"written to 'rows', a tensor .* call again"):
+        weigh(batch(6, 0), batch(4, 0))
+    model.load_state_dict(twin.state_dict())
+    for _ in range(4):
+        train = batch(6, 0)
+        weigh(train, batch(4, 0))
+        model(train[0])
+        assert torch.allclose(twin.rows, model.rows)
+
+
+def test_large_running_averages_whose_writes_are_not_counted():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.BatchNorm1d(ROWS * 5), nn.Linear(ROWS * 5, 3))
+    twin = copy.deepcopy(model)
+    version = model[0].running_mean._version
+    weigh = reweigh.Reweighter(model, plain, safeguard=None)
+    for _ in range(3):
+        train, clean = ((torch.randn(n, ROWS * 5), torch.arange(n) % 3) for n in (4, 3))
+        weigh(train, clean)
+        twin(train[0])
+        assert torch.allclose(model[0].running_mean, twin[0].running_mean)
+    assert model[0].running_mean._version == version
+
+
+def test_state_that_cannot_be_compared_or_written():
+    """Attributes made under inference_mode, on the meta device, sparse, expanded, quantised."""
+    model = network()
+    with torch.inference_mode():
+        model.last = torch.ones(3)
+    model.placeholder, model.sparse = torch.ones(3, device="meta"), torch.eye(3).to_sparse()
+    model.same, model.frozen = torch.ones(1).expand(3), np.broadcast_to(np.ones(1), (3,))
+    train, clean = batch(6, 0), batch(4, 0)
+    expected = definition.scores(model, plain, train, clean)
+    assert torch.allclose(reweigh.Reweighter(model, plain)(train, clean).scores, expected)

@@ -62,6 +62,12 @@ class Holder:
             return now.keys() == values.keys() and all(now[key] is values[key] for key in now)
         return all(map(operator.is_, now, values))
 
+    def generators(self) -> list[Any]:
+        """The generators of random numbers that it has now."""
+        now = self.read()
+        values = now.values() if isinstance(now, Mapping) else now
+        return [x for x in values if type(x) in GENERATORS]
+
     def put_back(self, values: Values) -> None:
         """Give it what it had when it was read."""
         if not self.holds(values):

@@ -158,12 +158,15 @@ class ModelView:
         watch = self.watch
         if watch is None:
             return Snapshot(self.modules, sources_of(self.modules))
-        held = tuple(
-            x
-            for owner in (*self.modules, watch.loss)
-            if not GENERATORS.isdisjoint(map(type, getattr(owner, "__dict__", {}).values()))
-            for x in vars(owner).values()
-            if type(x) in GENERATORS
+        held = (
+            *(
+                x
+                for owner in (*self.modules, watch.loss)
+                if not GENERATORS.isdisjoint(map(type, getattr(owner, "__dict__", {}).values()))
+                for x in vars(owner).values()
+                if type(x) in GENERATORS
+            ),
+            *(x for holder in watch.drawing for x in holder.generators()),
         )
         if not watch.sources or held != watch.held:  # of generators that were handed over since
             watch.draw_from(self.modules, held)

@@ -7,9 +7,10 @@ What changes is found out by looking: before the clean pass of some steps everyt
 compared afterwards. In the steps between, small tensors are copied, of large ones the version is watched,
 and of the rest only what was seen to change is read.
 
-PyTorch counts the writes to a tensor (its version), with few exceptions: the kernels of BatchNorm do not
-count what they write to running averages, and writes through `.data` or a numpy array are not counted
-either. That is why values are compared, too, whenever everything is looked at.
+PyTorch counts the writes to a tensor (its version), with few exceptions: the kernels of BatchNorm and of
+fused fake quantisation do not count what they write to buffers, which are small, and writes through
+`.data` or a numpy array are not counted either. That is why values are compared, too, whenever everything
+is looked at.
 """
 
 from collections.abc import Sequence
@@ -41,7 +42,8 @@ class Watch:
     counted:    besides buffers, of which the version is watched.
     arrays, holders: that passes have been seen to change.
     written:    ids of parameters and large tensors that passes have been seen to write.
-    generators: found by walking; held: those in attributes, when `sources` was made of both.
+    generators: found by walking; drawing: where they were found.
+    held:       those in attributes and in `drawing`, when `sources` was made of all.
     recomputes: whether the forward has been seen to enter a checkpoint.
     looked:     whether a pass has been compared since all places were found.
     """
@@ -54,6 +56,7 @@ class Watch:
     holders: list[Holder] = field(default_factory=list)
     written: set[int] = field(default_factory=set)
     generators: list[Any] = field(default_factory=list)
+    drawing: list[Holder] = field(default_factory=list)
     held: tuple[Any, ...] = ()
     sources: list[RandomSource] = field(default_factory=list)
     recomputes: bool = False
@@ -67,6 +70,7 @@ class Watch:
         walk = Walk(modules, self.loss)
         self.modules, self.holders, self.generators = walk.modules, walk.holders, walk.generators
         self.sources.clear()
+        self.drawing = [holder for holder in walk.holders if holder.generators()]
         self.arrays = [a for a in walk.arrays if a.flags.writeable and a.nbytes <= _TO_LOOK]
         everything = (*modules, *walk.modules)
         buffers = {id(b) for m in everything for b in m._buffers.values()}
@@ -87,7 +91,7 @@ class Watch:
         self.looked = False
 
     def draw_from(self, modules: Sequence[nn.Module], held: tuple[Any, ...]) -> None:
-        """These generators are in attributes now."""
+        """These generators are in attributes, and where others were, now."""
         self.held, self.sources = held, sources_of(modules, (*held, *self.generators))
 
     def keep(self, arrays: list[Array], holders: list[Holder], written: set[int]) -> None:

@@ -118,8 +118,10 @@ class OnePass:
             pure = not view.hooked() and not any(map(_mixes_or_draws, view.modules))
             pure = pure and not any_global_hook()
             self.possible = bool(known) and pure
-        theta = tuple(parameters.values())
-        if not self.possible or (batch := self._joined(pass_.batch, clean, theta)) is None:
+        # Asked in every step: a dropout may begin to drop without any change of mode.
+        if not self.possible or any(map(_mixes_or_draws, view.modules)):
+            return None
+        if (batch := self._joined(pass_.batch, clean, tuple(parameters.values()))) is None:
             return None
         # PyTorch's own modules and criteria neither draw nor write here: nothing to go back to.
         start = view.start if self._asked or not _stock(pass_.loss) else None

@@ -200,12 +200,13 @@ class ModelView:
     def replayed(self) -> Iterator[None]:
         """Run a pass from the start once more; on leaving, everything is as it is now."""
         start = self.start
-        with self._preserved():
+        with self.preserved():
             start.restore()
             yield
 
     @contextmanager
-    def _preserved(self) -> Iterator[None]:
+    def preserved(self) -> Iterator[None]:
+        """On leaving, everything is as it is now."""
         now = self.snapshot()
         try:
             yield
@@ -275,7 +276,7 @@ class ModelView:
     def beside_the_step(self) -> AbstractContextManager[None]:
         """For a backward that plain training does not run: what checkpoints write anew is undone."""
         recomputes = self.watch is not None and self.watch.recomputes
-        return self._preserved() if recomputes else nullcontext()
+        return self.preserved() if recomputes else nullcontext()
 
     def trained(self) -> set[int]:
         """The ids of the parameters that are trained."""

@@ -57,6 +57,25 @@ def test_parameters_of_chunks_without_weight_have_a_gradient_of_zero():
     assert torch.equal(model.second.weight.grad, torch.zeros(3, 6).double())
 
 
+@pytest.mark.parametrize("backend", ["auto", "ghost"])
+def test_one_pass_on_request_with_a_first_layer_in_place(backend):
+    """The user's own batch was written to before one pass was given up; both passes then read that."""
+    model = nn.Sequential(
+        nn.LeakyReLU(0.2, inplace=True), nn.Linear(6, 24), nn.Linear(24, 3)
+    ).double()
+
+    def loss(model, batch):
+        return (model(batch[0]) - batch[1]).square().mean(1)
+
+    (x, y), clean = numbers(5), numbers(1)
+    right = definition.scores(model, loss, (x.clone(), y), (clean[0].clone(), clean[1]))
+    given = x.clone(), clean[0].clone()
+    step = reweigh.Reweighter(model, loss, backend=backend, one_pass=True)((x, y), clean)
+    assert torch.allclose(step.scores, right, rtol=1e-9)
+    assert torch.equal(x, F.leaky_relu(given[0], 0.2))  # as after one forward
+    assert torch.equal(clean[0], given[1])
+
+
 @pytest.mark.parametrize("backend", ["ghost", "double_backward"])
 def test_a_refusal_leaves_nothing_behind(backend):
     """ghost: BatchNorm couples the examples. double_backward: a function that has no second derivative."""

@@ -232,13 +232,16 @@ class OnePass:
 
 def _losses(pass_: TrainPass, batch: Joined) -> Tensor:
     """The losses of both batches, train rows first: one call of the model, one criterion per batch."""
-    judge = getattr(pass_.loss, "judge", None)
-    if judge is None or len(batch.both) != 2:
-        return pass_.loss(pass_.view.model, batch.both)
-    before = list(map(version_of, tree_leaves(batch.both)))
-    outputs = pass_.view.model(batch.both[0])
-    if list(map(version_of, tree_leaves(batch.both))) != before:
+    judge, model = getattr(pass_.loss, "judge", None), pass_.view.model
+    whole = judge is None or len(batch.both) != 2
+    joined = tree_leaves(batch.both)
+    before = list(map(version_of, joined))
+    outputs = pass_.loss(model, batch.both) if whole else model(batch.both[0])
+    # Before anything runs on the user's own tensors, which such a forward would change.
+    if list(map(version_of, joined)) != before:
         raise UnsupportedModelError("the forward writes to its input")
+    if judge is None or whole:
+        return outputs
     train, clean = outputs.split([batch.n, batch.m])
     # Clean first, and undone: the user's criterion may draw numbers or remember what it has seen.
     with nullcontext() if _stock(pass_.loss) else pass_.view.isolated(own_stream=True):

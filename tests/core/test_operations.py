@@ -182,6 +182,11 @@ CASES = [
     bag("scaled sum, by frequency", 0, by_frequency=True, scaled=True),
     layer_norm(6),
     layer_norm(5, 6),
+    Case(aten.expand.default, lambda: (rand(1, 6), [N, 6]), inputs=()),
+    Case(aten.expand.default, lambda: (rand(3, 1), [N, 3, 2]), "new dimensions", inputs=()),
+    Case(aten.repeat.default, lambda: (rand(1, 6), [N, 1]), inputs=()),
+    Case(aten.repeat.default, lambda: (rand(6), [N]), "blocks", inputs=()),
+    Case(aten.repeat.default, lambda: (rand(3, 2), [N, 2, 3]), "blocks in blocks", inputs=()),
     Case(aten.native_group_norm.default,
          lambda: (rand(N, 6, 5), rand(6), rand(6), N, 6, 5, 3, 1e-5)),
     Case(aten.native_group_norm.default,
@@ -405,4 +410,5 @@ def test_recorded_layers_agree_with_the_other_two(case: Case, transposed: bool):
             some = replace(layer, inputs=tuple(x[1:3] for x in layer.inputs))
             assert close(some.tangent(values, g[1:3]), mine[1:3]), wanted
         else:
-            assert case.note in (f"{(N, 6)}", "numbers")  # one row per example, or none at all
+            # One row per example, or none at all, or several.
+            assert case.note in (f"{(N, 6)}", "numbers", "blocks")

@@ -182,3 +182,98 @@ def test_forward_mode_does_not_take_a_view_under_no_grad_for_a_hook():
     model, train, clean = Stopping().double(), vectors(16), vectors(6)
     scores = reweigh.example_scores(model, LOSS, train, clean, backend="forward_mode")
     assert torch.allclose(scores, definition.scores(model, LOSS, train, clean))
+
+
+class Tokens(nn.Module):
+    """A class token that is laid out once per example."""
+
+    def __init__(self, lay_out) -> None:
+        super().__init__()
+        self.token, self.lay_out = nn.Parameter(torch.randn(1, 1, 8)), lay_out
+        self.body = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        tokens = torch.cat([self.lay_out(self.token, len(x)), x[:, :4]], 1)
+        return self.head(self.body(tokens)[:, 0])
+
+
+class Started(nn.Module):
+    """A trained first state, with the batch second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start, self.body = nn.Parameter(torch.randn(1, 8)), nn.RNN(8, 8, batch_first=True)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(self.body(x, self.start.expand(len(x), 8)[None])[0][:, -1])
+
+
+class Elsewhere(nn.Module):
+    """A parameter that is expanded, and not over the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.body = nn.Parameter(torch.randn(1)), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.body(x * self.scale.expand(8))
+
+
+def sequence_labels(n: int):
+    return torch.randn(n, 9, 8).double(), torch.randint(3, (n,))
+
+
+def layers(*middle: nn.Module) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(8, 16), nn.Unflatten(1, (4, 4)), *middle, nn.Flatten(), nn.Linear(16, 3)
+    )
+
+
+class Pairs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.pair = nn.Linear(8, 6), nn.Bilinear(8, 6, 3)
+
+    def forward(self, x):
+        return self.pair(x, self.first(x).tanh())
+
+
+READ = {
+    "class token, expanded": (lambda: Tokens(lambda t, n: t.expand(n, -1, -1)), sequence_labels),
+    "class token, repeated": (lambda: Tokens(lambda t, n: t.repeat(n, 1, 1)), sequence_labels),
+    "class token, from a vector": (
+        lambda: Tokens(lambda t, n: t.view(8)[None, None].expand(n, 1, 8)), sequence_labels,
+    ),
+    "GroupNorm": (lambda: layers(nn.GroupNorm(2, 4), nn.ReLU()), vectors),
+    "InstanceNorm": (lambda: layers(nn.InstanceNorm1d(4, affine=True), nn.ReLU()), vectors),
+    "RMSNorm": (lambda: layers(nn.RMSNorm(4), nn.ReLU()), vectors),
+    "LocalResponseNorm": (lambda: layers(nn.LocalResponseNorm(2)), vectors),
+    "PReLU": (lambda: layers(nn.PReLU(4)), vectors),
+    "Bilinear": (Pairs, vectors),
+}  # fmt: skip
+WATCHED = {
+    "first state": (Started, sequence_labels),
+    "expanded elsewhere": (Elsewhere, vectors),
+}
+
+
+@pytest.mark.parametrize("n", [16, 8])
+@pytest.mark.parametrize("name", [*READ, *WATCHED])
+def test_ghost_reads_layers_off_the_graph(name, n):
+    torch.manual_seed(0)
+    make, batch = {**READ, **WATCHED}[name]
+    model = make().double()
+    weigh = reweigh.Reweighter(model, LOSS, safeguard=None, one_pass=False)
+    for _ in range(3):
+        train, clean = batch(n), batch(6)
+        step = weigh(train, clean)
+        model.zero_grad()
+        step.loss.backward()
+        assert torch.allclose(step.scores, definition.scores(model, LOSS, train, clean))
+        right = definition.weighted_gradient(model, LOSS, train, step.weights)
+        for p, gradient in zip(model.parameters(), right, strict=True):
+            assert torch.allclose(p.grad, gradient, atol=1e-12)
+    assert weigh.backend == "ghost"
+    assert name in WATCHED or "whose graph is read" in weigh.backend.reason

@@ -2,7 +2,7 @@
 
 Read `registry` first: the three facets of an operation, how it is registered, and what a recorded layer
 is. Then `linear`, as an example. The others are alike: `convolution`, `embedding`, `norms`,
-`elementwise`, `parameterless`, `losses`, `distances`.
+`elementwise`, `broadcast`, `parameterless`, `losses`, `distances`.
 
 How the facets are used:
 
@@ -10,7 +10,16 @@ calls              the tangent and the weight gradients of one call
 tangent_mode       tangents along a whole pass, each kept in a cell of its tensor
 """
 
-from . import convolution, distances, elementwise, embedding, losses, norms, parameterless
+from . import (
+    broadcast,
+    convolution,
+    distances,
+    elementwise,
+    embedding,
+    losses,
+    norms,
+    parameterless,
+)
 from .calls import gradients_of_call, tangent_of_call
 from .linear import Linear
 from .registry import (

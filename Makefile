@@ -6,7 +6,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs browser lint types format bench clean
+.PHONY: help demo test docs browser lint types format bench wheel versions clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -49,6 +49,12 @@ format: $(VENV)/dev.done ## rewrite the code the way `make lint` wants it
 
 bench: $(VENV)/peers.done ## cost of every back-end, and of other libraries, as a ratio to a plain step
 	$(BIN)/reweigh bench --peers --threads 1,2 --json results/performance/steps.json
+
+wheel: $(VENV)/app.done ## build the wheel; try it in empty environments with torch and numpy, then with [app]
+	$(BIN)/python scripts/check_wheel.py
+
+versions: $(VENV)/app.done ## the tests of core on other releases of PyTorch and Python; downloads about 10 GB
+	$(BIN)/python scripts/versions.py
 
 # Betty's release has metadata that pip refuses since 24.1: an older one puts it in place.
 $(VENV)/peers.done: $(VENV)/app.done

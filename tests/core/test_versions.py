@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from reweigh.core.torch_internals import OLDEST_TORCH, require_torch
 from reweigh.errors import ReweighError, TorchVersionError
 
-PROJECT = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+ROOT = Path(__file__).parents[2]
+PROJECT = (ROOT / "pyproject.toml").read_text()
 
 
 @pytest.mark.parametrize("version", ["1.13.1", "2.0.0", "2.5.1+cu124", "2.5.0a0+git1234567"])
@@ -36,6 +38,17 @@ def test_a_newer_one_is_not(version):
 def test_the_oldest_is_the_one_in_the_project_file():
     (oldest,) = re.findall(r'"torch>=([\d.]+),', PROJECT)
     assert tuple(map(int, oldest.split("."))) == OLDEST_TORCH
+
+
+def test_the_ends_of_the_range_are_among_what_is_run():
+    cells = runpy.run_path(str(ROOT / "scripts" / "versions.py"))["CELLS"]
+    ran = sorted(tuple(map(int, torch.split(".")[:2])) for torch in cells.values())
+    (newest,) = re.findall(r'"torch>=[\d.]+,<(\d+\.\d+)"', PROJECT)
+    major, above = map(int, newest.split("."))
+    assert (ran[0], ran[-1]) == (OLDEST_TORCH, (major, above - 1))
+    assert {f"Python :: {python}" for python in cells} <= set(
+        re.findall(r"Python :: [\d.]+", PROJECT)
+    )
 
 
 def started(code: str) -> subprocess.CompletedProcess[str]:

@@ -185,6 +185,21 @@ class Packed(nn.Module):
         return self.head(self.layer(rows)[1][0])
 
 
+def test_finite_difference_measures_its_error_over_parts():
+    """A loss with several parts per example: [n, k] losses, scores and weights."""
+    model = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3)).double()
+
+    def parts(model, batch):
+        return (model(batch[0]) - batch[1]).square()
+
+    train, clean = numbers(5), numbers(4)
+    weigh = reweigh.Reweighter(model, parts, backend="finite_difference")
+    found = weigh(train, clean).scores
+    right = reweigh.Reweighter(model, parts, backend="double_backward")(train, clean).scores
+    assert found.shape == (5, 3)
+    assert torch.allclose(found, right, rtol=1e-5, atol=1e-6)
+
+
 def labelled(n: int):
     return torch.randn(n, 6).double(), torch.randint(3, (n,))
 

@@ -169,7 +169,7 @@ def measured_error(losses: Tensor, scores: Tensor, direction: Direction, probes:
     generator = torch.Generator().manual_seed(20180613)
     error = size = 0.0
     for _ in range(probes):
-        draw = torch.randint(2, (len(losses),), generator=generator, device="cpu")
+        draw = torch.randint(2, losses.shape, generator=generator, device="cpu")
         signs = (2 * draw - 1).to(losses)
         true = float(dot(_gradient(losses, signs, direction.parameters), direction.values))
         error += (float((signs.double() * scores.double()).sum()) - true) ** 2

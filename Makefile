@@ -4,9 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
+MODELS ?= 5000
+SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs browser lint types format bench wheel versions clean
+.PHONY: help demo test fuzz docs browser lint types format bench wheel versions clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -26,6 +28,10 @@ demo: $(VENV)/app.done ## the main job: noisy digits, plain against reweighed; w
 
 test: lint types ## lint, types and the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+fuzz: $(VENV)/dev.done ## MODELS=5000 random models against brute force, every back-end; SEED=0, WORKERS=2
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz.run --models $(MODELS) --seed $(SEED) \
+	  --workers $(WORKERS) --out results/fuzz
 
 docs: $(VENV)/dev.done ## the documentation, strict, into site/; open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -167,7 +167,7 @@ class TestAuto:
             (lambda: RecurrentNormed(nn.LSTM).eval(), "ghost"),
             (lambda: RecurrentNormed(nn.LSTM, units=128), "forward_mode"),
             (lambda: RecurrentNormed(nn.LSTM, words=20_000), "forward_mode"),
-            (lambda: RecurrentNormed(nn.RNN), "forward_mode"),
+            (lambda: RecurrentNormed(nn.RNN), "double_backward"),
         ],
     )
     @pytest.mark.filterwarnings("ignore:the model is in eval mode")

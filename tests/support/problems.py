@@ -564,7 +564,7 @@ PROBLEMS = [
             f"{kind.__name__.lower()}-batchnorm",
             simple(partial(RecurrentNormed, kind), tokens),
             GHOST,
-            auto=None if kind is nn.RNN else "double_backward",
+            auto="double_backward",
         )
         for kind in (nn.RNN, nn.GRU, nn.LSTM)
     ),

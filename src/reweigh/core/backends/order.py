@@ -16,7 +16,6 @@ from .table import BACKENDS
 
 NARROW = 64  # units of a recurrent layer; at 128 the arithmetic counts
 SMALL = 2**16  # elements of the largest parameter
-_GATED = (nn.GRU, nn.LSTM)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
@@ -28,16 +27,16 @@ def order_for(view: ModelView) -> tuple[list[str], str]:
     names.remove("double_backward")
     names.insert(names.index("forward_mode"), "double_backward")
     return names, (
-        f"before forward_mode, since gated recurrent layers of {NARROW} units or less are mostly calls"
+        f"before forward_mode, since recurrent layers of {NARROW} units or less are mostly calls"
     )
 
 
 def _many_small_calls(view: ModelView) -> bool:
-    """Whether the model is narrow gated recurrent layers, and nothing that is large beside them."""
-    gated = [module for module in view.modules if isinstance(module, _GATED)]
+    """Whether the model is narrow recurrent layers, and nothing that is large beside them."""
+    recurrent = [module for module in view.modules if isinstance(module, nn.RNNBase)]
     return (
-        bool(gated)
-        and all(module.hidden_size <= NARROW for module in gated)
+        bool(recurrent)
+        and all(module.hidden_size <= NARROW for module in recurrent)
         and not any(isinstance(module, _CONVOLUTIONS) for module in view.modules)
         and all(parameter.numel() <= SMALL for parameter in view.parameters)
     )

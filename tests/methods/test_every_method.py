@@ -7,7 +7,7 @@ from reweigh.methods import METHODS
 from reweigh.training import fit, phases
 from support.runs import Power, assert_same, cut_at, digits_task, tiny, tiny_config
 
-PLANS = [*METHODS, "uniform+es", "reweigh+ft", "uniform+es+ft"]
+PLANS = [*METHODS, "uniform+es", "reweigh+ft", "uniform+es+ft", "reweigh+clean", "uniform+clean+ft"]
 
 
 @pytest.mark.parametrize("method", PLANS)

@@ -29,7 +29,7 @@ def test_the_order_of_suffixes_does_not_matter_and_prints_the_same():
         ("unifrom", "unknown method 'unifrom'; did you mean 'uniform'?"),
         ("hard-mining+es", "did you mean 'hard_mining'?"),
         ("uniform+fte", "unknown suffix in 'uniform+fte': 'fte'; did you mean 'ft'?"),
-        ("uniform+", "known: es, ft"),
+        ("uniform+", "known: clean, es, ft"),
         ("", "unknown method ''"),
         ("+es", "unknown method ''"),
     ],

@@ -7,7 +7,7 @@ Read in this order:
     method_table    all of them by name, what each costs and needs
     plan            a method and its schedule as one word, such as `uniform+es+ft`
 
-Shared by several methods: `requirements` (what a problem must have), `method_state` (what a method
+`learn_clean` is the suffix +clean. Shared by several methods: `requirements` (what a problem must have), `method_state` (what a method
 keeps between steps), `probabilities`. `mentor` belongs to `mentornet`.
 """
 
@@ -23,10 +23,11 @@ from .contract import (
     plain_losses,
     weighed_by,
 )
+from .learn_clean import with_clean
 from .method_table import METHODS, Entry, make
 from .plan import Plan, parse
 
 __all__ = [
     "METHODS", "Criterion", "Entry", "Method", "Plan", "Problem", "Sampling", "Stateful",
-    "View", "Weighed", "evenly", "make", "parse", "plain_losses", "weighed_by",
+    "View", "Weighed", "evenly", "make", "parse", "plain_losses", "weighed_by", "with_clean",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..core import process_count
 from ..errors import SettingError, unknown
+from .bootstrap import reweigh_bootstrap
 from .clean_only import clean_only
 from .co_teaching import co_teaching
 from .contract import Method, Problem
@@ -80,6 +81,8 @@ _ROWS = (
     Entry(reweigh, "Ours: examples count by how much a step on them helps the clean batch.",
           "2.5 to 3", ("clean",)),
     Entry(reweigh_literal, "Ours without a safeguard: the paper's rule to the letter.", "2.5 to 3", ("clean",)),
+    Entry(reweigh_bootstrap, "Ours, with the model's own label as a second candidate for each example.",
+          "2.5 to 3", ("classes", "clean")),
     Entry(focal, "Cross-entropy that counts less where the model is already sure.", "1", ("classes",)),
     Entry(self_paced, "Easy examples first, in the end all of them.", "1"),
     Entry(glc, "A loss corrected by label transitions measured on the clean set.",
@@ -87,7 +90,7 @@ _ROWS = (
     Entry(gce, "A bounded loss between cross-entropy and absolute error.", "1", ("classes",)),
     Entry(co_teaching, "Two networks hand each other the examples with small losses.", "2", shares=False),
     Entry(meta_weight_net, "A small network from loss to weight, learnt from the clean batches.",
-          "4 to 5", ("clean",), shares=False),
+          "4 to 5.5", ("clean",), shares=False),
 )  # fmt: skip
 
 METHODS: Mapping[str, Entry] = MappingProxyType({row.make.__name__: row for row in _ROWS})

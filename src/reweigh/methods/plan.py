@@ -1,8 +1,9 @@
 """A method and its schedule in one word: `s_model_conf+es+ft`.
 
-    plan = method ["+es"] ["+ft"]
-    +es    early stopping: the shorter schedule
-    +ft    fine-tuning on the clean set afterwards
+    plan = method ["+clean"] ["+es"] ["+ft"]
+    +clean   the clean batches are learnt from, too (learn_clean.py)
+    +es      early stopping: the shorter schedule
+    +ft      fine-tuning on the clean set afterwards
 
 The suffixes are accepted in any order; a plan prints them in the order above.
 """
@@ -12,12 +13,12 @@ from dataclasses import dataclass
 from ..errors import SettingError, unknown
 from .method_table import lookup
 
-SUFFIXES = {"es": "early_stop", "ft": "fine_tune"}
+SUFFIXES = {"clean": "learn_clean", "es": "early_stop", "ft": "fine_tune"}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A method of the table, with or without early stopping and fine-tuning.
+    """A method of the table, with or without early stopping, fine-tuning, and learning clean rows.
 
     >>> str(Plan("uniform", fine_tune=True))
     'uniform+ft'
@@ -26,6 +27,7 @@ class Plan:
     method: str
     early_stop: bool = False
     fine_tune: bool = False
+    learn_clean: bool = False
 
     def __post_init__(self) -> None:
         lookup(self.method)
@@ -39,7 +41,7 @@ def parse(text: str) -> Plan:
     """The plan that `text` stands for.
 
     >>> parse("uniform+es")
-    Plan(method='uniform', early_stop=True, fine_tune=False)
+    Plan(method='uniform', early_stop=True, fine_tune=False, learn_clean=False)
     """
     method, *suffixes = text.split("+")
     lookup(method)

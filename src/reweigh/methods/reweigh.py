@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..core import Loss, Params, Reweighter, Safeguard
+from torch import nn
+
+from ..core import Batch, Loss, Params, Reweighter, Safeguard, Step
 from .contract import Method, Problem, View, Weighed, plain_losses
 
 
@@ -25,7 +27,7 @@ def reweigh(
 ) -> Method:
     """Weights by how much a step on an example helps the clean batch; options as of `Reweighter`."""
     options = {"backend": backend, "safeguard": safeguard, "params": params, "chunk": chunk}
-    reweighing = _Reweighing(options)
+    reweighing = Reweighing(options)
     return Method(
         "reweigh",
         losses=plain_losses(problem),
@@ -42,28 +44,35 @@ def reweigh_literal(
     return replace(method, name="reweigh_literal")
 
 
-class _Reweighing:
+class Reweighing:
     """A `Reweighter` that is made at the first step, when the model is known, from the saved state."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options, self._state = options, dict[str, Any]()
         self._reweighter: Reweighter | None = None
 
-    def weigh(self, view: View, loss: Loss) -> Weighed:
+    def step(self, model: nn.Module, loss: Loss, train: Batch, clean: Batch) -> Step:
+        """One step of the `Reweighter` of this model."""
         weigh = self._reweighter
-        if weigh is None or weigh.model is not view.model:
+        if weigh is None or weigh.model is not model:
             self._state = self.state_dict()
-            weigh = self._reweighter = Reweighter(view.model, loss, **self._options)
+            weigh = self._reweighter = Reweighter(model, loss, **self._options)
             weigh.load_state_dict(self._state)
-        step = weigh(view.train, view.clean)
+        return weigh(train, clean)
+
+    def weigh(self, view: View, loss: Loss) -> Weighed:
+        """The `weigh` hook."""
+        step = self.step(view.model, loss, view.train, view.clean)
         # If processes share the batch, the weights sum to one over all of it; see `Weighed`.
         size = step.shared_by / max(1, len(step.weights))
         return Weighed(step.loss, step.weights * size, step.losses, step.scores, step.clean_loss)
 
     def state_dict(self) -> dict[str, Any]:
+        """What the safeguard has learnt."""
         return self._state if self._reweighter is None else self._reweighter.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from it."""
         self._state = dict(state)
         if self._reweighter is not None:
             self._reweighter.load_state_dict(self._state)

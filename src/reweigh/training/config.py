@@ -57,6 +57,8 @@ class Config:
     checkpoint_every   steps between checkpoints; 0: only at the end of a phase
     keep               checkpoints to keep
     probe              train examples looked at in an evaluation on the way (the last one takes all)
+    average            judge and keep an average of the weights over this share of the run, such as 0.1
+                       (weight_average.py); None: the last ones
     clip               largest gradient norm; None: no clipping
     precision          "no", "fp16", "bf16", "fp8", as Accelerate has them
     device             "auto", or "cpu" even where there is something faster
@@ -80,6 +82,7 @@ class Config:
     probe: int = 1000
     accumulate: int = 1
     clip: float | None = None
+    average: float | None = None
     precision: str = "no"
     device: str = "auto"
     trackers: tuple[str, ...] = ()
@@ -94,6 +97,8 @@ class Config:
         require_whole(1, pretrain_steps=1 if self.pretrain_steps is None else self.pretrain_steps)
         if self.clip is not None:
             require_positive(clip=self.clip)
+        if self.average is not None and not 0 < self.average <= 1:
+            raise SettingError(f"average is {self.average}; expected a share from 0 to 1, or None")
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
         if self.device not in ("auto", "cpu"):

@@ -131,11 +131,11 @@ class _Run:
                 running.load_state_dict(resumed)
             self._train(running)
             if phase.name == PRETRAIN:
-                pretrained = _weights(running.base)
+                pretrained = _weights(running.judged)
             else:
-                start = _weights(running.base)
+                start = _weights(running.judged)
             self.before += phase.schedule.steps
-        return self._finish(running.base)
+        return self._finish(running.judged)
 
     def _resume(self, saved: checkpoints.State | None) -> None:
         """Take over points and ledger; evaluations after the checkpoint leave the metrics file."""
@@ -176,7 +176,7 @@ class _Run:
             "learning_rate": phase.learning_rate(max(0, done - 1)),
             **running.averages.read(),
             **curve_metrics(
-                lambda _, part: context.judge(running.base, part),
+                lambda _, part: context.judge(running.judged, part),
                 context.task,
                 context.config.probe,
             ),

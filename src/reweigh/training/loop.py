@@ -43,6 +43,8 @@ def run(running: RunningPhase, config: Config, hooks: Hooks) -> None:
         except NonFiniteError as error:
             raise check.error(step) from error
         check.after(step, pieces)
+        if running.average is not None:
+            running.average.add(running.base)
         running.averages.add(pieces)
         hooks.show(running, done, pieces[-1])
         stopping = hooks.stopping(done)

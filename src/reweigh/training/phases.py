@@ -16,12 +16,14 @@ PRETRAIN, MAIN, FINE_TUNE = "pretrain", "main", "fine_tune"
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase: its name, method, schedule, and the learning rate before any drop."""
+    """One phase: its name, method, schedule, the learning rate before any drop, and whether the clean
+    batches are learnt from, too."""
 
     name: str
     method: str
     schedule: Schedule
     base_rate: float
+    learn_clean: bool = False
 
     @property
     def draws(self) -> str:
@@ -38,7 +40,7 @@ def phases(config: Config, *, pretrained: bool) -> list[Phase]:
     plan = parse(config.method)
     schedule = config.stopped if plan.early_stop else config.main
     rate = config.optimizer.learning_rate
-    planned = [Phase(MAIN, plan.method, schedule, rate)]
+    planned = [Phase(MAIN, plan.method, schedule, rate, plan.learn_clean)]
     if METHODS[plan.method].pretrains and not pretrained:
         steps = config.pretrain_steps
         before = config.main if steps is None else config.main.scaled(steps)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..audit import Ledger
 from ..data import AnyPart, PairedBatches, in_order
 from ..errors import SettingError
-from ..methods import Problem, make
+from ..methods import Problem, make, with_clean
 from .averages import Averages
 from .config import Config
 from .criteria import classes_of
@@ -19,6 +19,7 @@ from .phases import MAIN, Phase
 from .run_context import RunContext, load
 from .run_folder import read_config, read_model
 from .trainer import Trainer, make_optimizer, unwrapped
+from .weight_average import WeightAverage
 
 Weights = Mapping[str, Tensor]
 
@@ -27,7 +28,8 @@ Weights = Mapping[str, Tensor]
 class RunningPhase:
     """A phase and its parts.
 
-    `base` is the model that is judged and kept; the trainer may train a larger one around it.
+    `base` is the model that is trained; the trainer may train a larger one around it. `average` is
+    that of its weights, if the run asks for one.
     """
 
     phase: Phase
@@ -36,6 +38,12 @@ class RunningPhase:
     pairs: PairedBatches
     averages: Averages
     pretrained: Weights | None
+    average: WeightAverage | None = None
+
+    @property
+    def judged(self) -> nn.Module:
+        """The model that is judged and kept."""
+        return self.base if self.average is None else self.average.model
 
     @property
     def done(self) -> bool:
@@ -54,6 +62,7 @@ class RunningPhase:
             "pairs": self.pairs.state_dict(),
             "averages": self.averages.state_dict(),
             "pretrained": None if self.pretrained is None else dict(self.pretrained),
+            "average": None if self.average is None else self.average.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -67,6 +76,8 @@ class RunningPhase:
             part.load_state_dict(state["method"][name])
         self.pairs.load_state_dict(state["pairs"])
         self.averages.load_state_dict(state["averages"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
 
 
 def build(
@@ -80,8 +91,11 @@ def build(
     """A phase at its beginning, from a fresh model or from the weights `start`."""
     base = context.model(start)
     main = phase.name == MAIN
+    share = context.config.average if main else None
+    average = None if share is None else WeightAverage(base, share)  # before it is wrapped
     problem = _problem(context, phase.schedule.steps, pretrained if main else None)
     method = make(phase.method, problem, **(context.config.options if main else {}))
+    method = with_clean(method) if phase.learn_clean else method
     model = base if method.wrap is None else method.wrap(base).to(context.device)
     optimizer = make_optimizer(context.config.optimizer, model, phase.base_rate)
     model, prepared = context.accelerator.prepare(model, optimizer)
@@ -97,7 +111,9 @@ def build(
     pairs = context.pairs(method.sample)
     joined = context.accelerator.gather if context.processes > 1 else None
     averages = Averages(context.device, joined)
-    return RunningPhase(phase, trainer, base, pairs, averages, pretrained if main else None)
+    return RunningPhase(
+        phase, trainer, base, pairs, averages, pretrained if main else None, average
+    )
 
 
 def _problem(context: RunContext, steps: int, pretrained: Weights | None) -> Problem:

@@ -66,12 +66,13 @@ def align_in_chunks(
         chunks.append(_Chunk(start, stop, view.start))
         part = TrainPass(view, pass_.loss, rows(pass_.batch, start, stop))
         alignment = backend.align(part, direction)
-        used.update(map(id, leaves(alignment.weighted(alignment.losses).grad_fn)))
+        whole = alignment.weighted(alignment.losses)  # kept: older PyTorch frees its node with it
+        used.update(map(id, leaves(whole.grad_fn)))
         losses.append(alignment.losses)
         scores.append(alignment.scores)
         if alignment.proof is not None:
             proofs.append(alignment.proof)
-        del alignment  # and with it the graph of this chunk
+        del alignment, whole  # and with them the graph of this chunk
     values = torch.cat(losses)
     autocast = _autocast(values.device.type)
     replay = _Replay(pass_.view.again(), pass_.loss, pass_.batch, chunks, used, autocast)

@@ -4,7 +4,7 @@
     text      n-grams (encoders/ngrams.py), rotated (candidates/rotation.py)
     images    histograms of edges (encoders/edges.py)
 
-Of a large data set the plain models learn LARGEST rows, drawn at random.
+Of a large data set the plain models learn LARGEST rows, drawn at random; fewer if these are wide.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from .inspection import Say
 from .preparation import Prepared
 
 LARGEST = {"table": 50_000, "text": 20_000, "images": 20_000}
+MOST_CELLS = 10_000_000
 FEATURES = {"table": "encoded", "text": "ngrams", "images": "edges"}
 
 
@@ -48,10 +49,12 @@ class PlainRows:
 def plain_rows(prepared: Prepared, *, seed: int, say: Say) -> PlainRows:
     """Of a task of classes."""
     task, kind = prepared.task, prepared.inspected.kind
-    sample = np.arange(len(task.train))
-    if len(sample) > LARGEST[kind]:
-        say(f"plain models learn {LARGEST[kind]:,} of the rows, drawn at random")
-        sample = np.sort(Draws(seed, "plain rows").permutation(len(sample))[: LARGEST[kind]])
+    sample, most = np.arange(len(task.train)), LARGEST[kind]
+    if kind == "table":
+        most = min(most, MOST_CELLS // task.train.inputs.shape[1])
+    if len(sample) > most:
+        say(f"plain models learn {most:,} of the rows, drawn at random")
+        sample = np.sort(Draws(seed, "plain rows").permutation(len(sample))[:most])
     train = task.train.take(torch.from_numpy(sample))
     parts = {"train": train, "checked": task.clean, "test": task.test}
     ngrams, rotation = None, None

@@ -30,18 +30,7 @@ def call(capsys, *arguments):
     return stopped.value.code, capsys.readouterr()
 
 
-TABLE = (
-    "--data",
-    "rows.csv",
-    "--clean",
-    "checked.csv",
-    "--target",
-    "label",
-    "--steps",
-    "3",
-    "--method",
-    "reweigh",
-)
+TABLE = ("--data", "rows.csv", "--clean", "checked.csv", "--target", "label", "--steps", "3")
 
 
 MARKED = ("--data", "rows.csv", "--target", "label", "--steps", "3")

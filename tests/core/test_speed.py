@@ -189,7 +189,6 @@ def test_no_step_waits_for_a_device(name, safeguard, monkeypatch):
     for module in (
         "backends.ghost.engine",
         "health",
-        "safeguard",
         "update.gradient",
         "clean.gradient",
     ):

@@ -1,6 +1,6 @@
 """Every training row ranked by suspicion, in files of which a small part can be read alone.
 
-audit.parquet      index, given_label, suggested_label, suspicion, mean_weight, zero_share, seen, posterior
+audit.parquet      index, given_label, suggested_label, suspicion, mean_weight, zero_share, seen
 suspects.parquet   the first 100,000 of them, with the row itself and a sentence that says why
 """
 
@@ -56,17 +56,10 @@ def rank(
     )
 
 
-def write_ranking(
-    folder: Path,
-    prepared: Prepared,
-    outcome: Outcome,
-    ranking: Ranking,
-    posterior: Column | None = None,
-) -> None:
-    """audit.parquet and suspects.parquet; `posterior` [n] is that of each given label."""
+def write_ranking(folder: Path, prepared: Prepared, outcome: Outcome, ranking: Ranking) -> None:
+    """audit.parquet and suspects.parquet."""
     pa, parquet = arrow(), arrow("parquet")
-    ledger = dict(outcome.ledger.table())
-    ledger["posterior"] = np.full(len(ranking), np.nan) if posterior is None else posterior
+    ledger = outcome.ledger.table()
     write_rows(
         folder / RunFile.AUDIT,
         (
@@ -106,7 +99,6 @@ def _rows(
         pa.array(ledger["mean_weight"][order], from_pandas=True),
         pa.array(ledger["zero_share"][order], from_pandas=True),
         pa.array(ledger["seen"][order]),
-        pa.array(ledger["posterior"][order], from_pandas=True),
     )
     return dict(zip(AUDIT_COLUMNS, values, strict=True))
 

@@ -10,7 +10,7 @@ Read in this order: `scores` (what is computed), `backends/double_backward` (the
     ops/             what the back-ends know about operations, one file per family
     proof            every comparison with autograd, and when to look again
     update/          from weights to the gradient that an optimizer gets
-    safeguard        keeps large learning rates from destroying the model
+    safeguard        shortens steps that do not help the next clean batch
     processes/       batches shared by several processes
     health           NaN, collapsed weights and a forgotten eval mode
     torch_internals  every private name of PyTorch that we use

@@ -36,8 +36,8 @@ class Reweighter:
     model, loss: as in `loss(model, batch) -> Tensor[n]`; see `per_example`.
     backend:     "auto" finds the cheapest exact one for the model and proves it on the first batch,
                  and again when the model or its mode changes; `.backend` says which, and why.
-    safeguard:   "auto" keeps large learning rates from blowing the model up (safeguard.py);
-                 None is the paper's literal rule.
+    safeguard:   "auto" shortens steps that do not help the next clean batch (safeguard.py); None is
+                 the paper's literal rule.
     rule:        from the scores [n] of a batch to its weights [n], none negative; None is the paper's
                  (rule.py). Where processes share a batch it gets the scores of the joined batch.
     params:      align only these parameters, such as "fc": cheaper, approximate (model/parameters.py).
@@ -142,8 +142,7 @@ class Reweighter:
             return update.scaled(ONE), weights.new_ones(())
         clean_loss, slope = sides.clean.mean_loss(), (weights * alignment.scores).sum()
         if joined is not None:
-            # On the host, so that no sum over the processes is asked for in vain.
-            clean_loss, slope = clean_loss.cpu(), joined.slope.to(slope)
+            slope = joined.slope.to(slope)
         metric = sides.metric
         if metric is None:
             factor = self._safeguard(clean_loss, direction, slope, update)

@@ -40,6 +40,12 @@ class Factors(NamedTuple):
             return self.gradients.t() @ self.inputs
         return self.inputs.t() @ self.gradients
 
+    def rows(self, stride: int) -> Tensor:
+        """Every stride-th row of the product."""
+        if self.inputs is not None and not self.transposed:
+            return self.inputs[:, ::stride].t() @ self.gradients
+        return self._replace(gradients=self.gradients[:, ::stride]).product()
+
 
 class PartlyFactored(Sequence[Tensor]):
     """A gradient, parameter by parameter, of which some parts are factors until they are looked at."""
@@ -55,6 +61,17 @@ class PartlyFactored(Sequence[Tensor]):
         """What the value at `place` is the product of, if that is all there is of it."""
         part = self._parts[place]
         return part if isinstance(part, Factors) else None
+
+    def rows(self, stride: int) -> list[Tensor]:
+        """Every stride-th row of each value; of factors only these are multiplied out."""
+        return [
+            part.rows(stride)
+            if isinstance(part, Factors)
+            else part[::stride]
+            if part.ndim
+            else part
+            for part in self._parts
+        ]
 
     @overload
     def __getitem__(self, place: int) -> Tensor: ...

@@ -7,6 +7,8 @@ always trains every trainable parameter.
 `dot` and `norm_squared` take lists of tensors, one per parameter, as one vector.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -37,6 +39,8 @@ class Direction:
     values: Sequence[Tensor]
     # Where the values are shards: adds numbers up over the processes that hold the others.
     total: Callable[[Tensor], Tensor] = _as_it_is
+    # The gradient itself, where the values are its product with something (update/preconditioner.py).
+    plain: Direction | None = None
 
     def norm_squared(self) -> Tensor:
         """|grad G|^2 over these parameters."""

@@ -74,7 +74,8 @@ class Diagonal:
 
     def rooted(self, direction: Direction) -> Direction:
         """sqrt(P) grad G."""
-        return replace(direction, values=self._times(direction.values, self._roots()))
+        values = self._times(direction.values, self._roots())
+        return replace(direction, values=values, plain=direction)
 
     def rooted_gradient(self, gradient: Sequence[Tensor | None]) -> list[Tensor | None]:
         """sqrt(P) d."""

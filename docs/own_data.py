@@ -102,9 +102,13 @@ def draw() -> None:
 def figures(run: Path) -> str:
     """What `reweigh train` printed at the end."""
     summary = json.loads((run / "summary.json").read_text())
-    lines = ["| training | accuracy | gain of reweighing |", "|---|---|---|"]
-    lines.append(f"| reweighed | **{summary['figure']:.1%}** | |")
-    lines += [f"| {c['name']} | {c['figure']:.1%} | {100 * c['gain']:+.1f} ± {100 * c['interval']:.1f} points |" for c in summary["comparison"]]  # fmt: skip
+    lines = ["| candidate | accuracy | balanced | macro-F1 |", "|---|---|---|---|"]
+    for each in summary["candidates"]:
+        accuracy = f"{each['accuracy']:.1%} ± {100 * each['interval']:.1f}"
+        accuracy = f"**{accuracy}** (kept)" if each["chosen"] else accuracy
+        lines.append(f"| {each['title']} | {accuracy} | {each['balanced_accuracy']:.1%} | {each['macro_f1']:.1%} |")  # fmt: skip
+    lines += ["", summary["why_chosen"], ""]
+    lines += [f"Reweighing the network gains {100 * c['gain']:+.1f} ± {100 * c['interval']:.1f} points over {c['name']}{' training' if c['name'] == 'plain' else ''}." for c in summary["comparison"]]  # fmt: skip
     lines += ["", f"{summary['suggestions']} of {summary['train_rows']} labels look wrong to the model."]  # fmt: skip
     return "\n".join(lines)
 

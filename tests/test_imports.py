@@ -29,11 +29,13 @@ IMPORTS = {
     "clean_set": {"core"},
     "models": set(),
     "audit": set(),
+    "candidates": {"rng"},
     "encoders": {"optional", "tables"},
     "data": {"encoders", "files", "optional", "rng", "tables", "text"},
     "training": {"audit", "core", "data", "files", "methods", "optional", "rng", "runs", "text"},
     "app": {
         "audit",
+        "candidates",
         "data",
         "encoders",
         "files",

@@ -17,7 +17,7 @@ from reweigh.cli import main
 from support.own_data import write_tables
 
 SECONDS = 120
-QUICK = ("--steps", "2", "--hidden", "4", "--threads", "1")
+QUICK = ("--steps", "2", "--hidden", "4", "--threads", "1", "--method", "reweigh")
 ROLES = ("data", "clean", "test", "also-clean", "leave-out")
 
 

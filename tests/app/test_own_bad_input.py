@@ -30,7 +30,18 @@ def call(capsys, *arguments):
     return stopped.value.code, capsys.readouterr()
 
 
-TABLE = ("--data", "rows.csv", "--clean", "checked.csv", "--target", "label", "--steps", "3")
+TABLE = (
+    "--data",
+    "rows.csv",
+    "--clean",
+    "checked.csv",
+    "--target",
+    "label",
+    "--steps",
+    "3",
+    "--method",
+    "reweigh",
+)
 
 
 MARKED = ("--data", "rows.csv", "--target", "label", "--steps", "3")

@@ -28,7 +28,7 @@ def page(tmp_path_factory):
     frame["$x_{"] += 0.01
     frame[:30].to_csv(folder / "checked.csv", index=False)
     options = Options(
-        data=folder / "rows.csv", clean=folder / "checked.csv", target="label", steps=30, compare=True
+        data=folder / "rows.csv", clean=folder / "checked.csv", target="label", method="reweigh", steps=30, compare=True
     )  # fmt: skip
     train(options, folder / "run")
     return write_report(folder / "run").read_text()
@@ -54,7 +54,13 @@ def test_the_page_tells_what_the_summary_has(page):
 def test_pictures_stay_inside_the_data(tmp_path):
     images(tmp_path / "photos", 30, 0)
     images(tmp_path / "checked", 10, 1)
-    options = Options(data=tmp_path / "photos", clean=tmp_path / "checked", steps=3, image_size=8)
+    options = Options(
+        data=tmp_path / "photos",
+        clean=tmp_path / "checked",
+        method="reweigh",
+        steps=3,
+        image_size=8,
+    )
     train(options, tmp_path / "run")
     page = render(tmp_path / "run")
     assert page.count("data:image/png;base64,") == 24
@@ -71,7 +77,7 @@ def test_a_regression_has_a_page(tmp_path):
     for name in ("rows", "checked"):
         frame, _ = table(60, 3 if name == "rows" else 4)
         frame.assign(label=draw.normal(size=60)).to_csv(tmp_path / f"{name}.csv", index=False)
-    options = Options(data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="label", steps=3, holdout=0.3)  # fmt: skip
+    options = Options(data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="label", method="reweigh", steps=3, holdout=0.3)  # fmt: skip
     train(options, tmp_path / "run")
     assert "mean absolute error" in render(tmp_path / "run")
 

@@ -34,7 +34,7 @@ def run(tmp_path_factory):
     wrong = write_tables(folder, test=200)
     options = Options(
         data=folder / "rows.csv", clean=folder / "checked.csv", test=folder / "test.csv",
-        target="label", compare=True, steps=200,
+        target="label", method="reweigh", compare=True, steps=200,
     )  # fmt: skip
     summary, lines = said(options, folder / "run")
     return folder, wrong, options, summary, lines
@@ -53,6 +53,7 @@ def test_the_audit_finds_the_wrong_labels(run):
     audit = pq.read_table(folder / "run" / "audit.parquet").to_pandas()
     assert list(audit.columns) == [
         "index", "given_label", "suggested_label", "suspicion", "mean_weight", "zero_share", "seen",
+        "posterior",
     ]  # fmt: skip
     assert sorted(audit["index"]) == list(range(300))
     assert (audit["suspicion"].diff().dropna() <= 0).all()
@@ -127,7 +128,7 @@ def test_the_listing_is_safe_to_open_in_a_spreadsheet(tmp_path):
     frame["label"] = frame["label"].replace({"cat": "=cmd()", "dog": "-1", "eel": "@x"})
     frame.to_csv(tmp_path / "rows.csv", index=False)
     frame.assign(length=frame["length"] + 0.1)[:20].to_csv(tmp_path / "checked.csv", index=False)
-    options = Options(data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="label", steps=5)  # fmt: skip
+    options = Options(data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="label", method="reweigh", steps=5)  # fmt: skip
     train(options, tmp_path / "run")
     path, rows, _ = write_listing(tmp_path / "run", None)
     with path.open(newline="") as stream:
@@ -146,7 +147,7 @@ def test_checked_rows_may_be_marked_in_the_table(tmp_path):
     frame.loc[:19, "checked"] = 1
     frame.loc[:19, "label"] = table(200, 0)[0]["label"][:20]
     frame.to_parquet(tmp_path / "rows.parquet")
-    options = Options(data=tmp_path / "rows.parquet", clean_where="checked == 1", target="label", steps=20)  # fmt: skip
+    options = Options(data=tmp_path / "rows.parquet", clean_where="checked == 1", target="label", method="reweigh", steps=20)  # fmt: skip
     summary, _ = said(options, tmp_path / "run")
     assert (summary["train_rows"], summary["clean_rows"]) == (180, 20)
     # The mark says which rows are clean, so nothing may be learnt from it.
@@ -159,7 +160,7 @@ def test_confirmed_rows_join_the_clean_set(tmp_path):
     write_tables(tmp_path)
     (tmp_path / "confirmed.csv").write_text("index,label\n3,dog\n5,eel\n3,dog\n")
     options = Options(
-        data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="label", steps=5,
+        data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="label", method="reweigh", steps=5,
         also_clean=(tmp_path / "confirmed.csv",),
     )  # fmt: skip
     summary, lines = said(options, tmp_path / "run")
@@ -170,7 +171,7 @@ def test_confirmed_rows_join_the_clean_set(tmp_path):
 def test_resuming_with_confirmed_rows_takes_everything_else_from_the_run(tmp_path, capsys):
     write_tables(tmp_path)
     asked = ["train", "--data", tmp_path / "rows.csv", "--clean", tmp_path / "checked.csv"]
-    asked += ["--target", "label", "--steps", "5", "--out", tmp_path / "run"]
+    asked += ["--target", "label", "--method", "reweigh", "--steps", "5", "--out", tmp_path / "run"]
     with pytest.raises(SystemExit) as stopped:
         main([str(a) for a in asked])
     assert stopped.value.code == 0
@@ -198,7 +199,7 @@ def test_rows_of_the_clean_file_are_taken_out_of_the_training_rows(tmp_path):
     truth = table(120, 0)[0]
     frame.to_csv(tmp_path / "rows.csv", index=False)
     truth[:25].to_csv(tmp_path / "checked.csv", index=False)
-    options = Options(data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="label", steps=5)  # fmt: skip
+    options = Options(data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="label", method="reweigh", steps=5)  # fmt: skip
     summary, lines = said(options, tmp_path / "run")
     assert summary["train_rows"] == 95
     assert "25 training rows are clean or test rows too" in lines
@@ -217,7 +218,7 @@ def test_a_regression(tmp_path):
     sound[340:].to_csv(tmp_path / "test.csv", index=False)
     options = Options(
         data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", test=tmp_path / "test.csv",
-        target="price", compare=True, steps=300,
+        target="price", method="reweigh", compare=True, steps=300,
     )  # fmt: skip
     summary, lines = said(options, tmp_path / "run")
     plain = next(line for line in summary["comparison"] if line["method"] == "uniform")
@@ -237,7 +238,7 @@ def test_texts_in_any_language(tmp_path):
     texts(100, 2)[0].to_csv(tmp_path / "test.csv", index=False)
     options = Options(
         data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", test=tmp_path / "test.csv",
-        text="review", target="stars", steps=150,
+        text="review", target="stars", method="reweigh", steps=150,
     )  # fmt: skip
     summary, _ = said(options, tmp_path / "run")
     assert summary["figure"] > 0.9
@@ -263,7 +264,7 @@ def test_a_local_encoder_reads_the_texts(tmp_path):
     texts(20, 1)[0].to_csv(tmp_path / "checked.csv", index=False)
     options = Options(
         data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", text="review", target="stars",
-        encoder=encoder, steps=5,
+        encoder=encoder, method="reweigh", steps=5,
     )  # fmt: skip
     said(options, tmp_path / "run")
     found = reweigh.load(tmp_path / "run").predict_proba(rows[:3])
@@ -278,7 +279,7 @@ def test_image_folders(tmp_path):
     (tmp_path / "photos" / "left" / "9999.jpg").write_bytes(b"")
     (tmp_path / "photos" / "notes.txt").write_text("not an image")
     options = Options(
-        data=tmp_path / "photos", clean=tmp_path / "checked", test=tmp_path / "test", steps=60,
+        data=tmp_path / "photos", clean=tmp_path / "checked", test=tmp_path / "test", method="reweigh", steps=60,
         batch=30, image_size=8,
     )  # fmt: skip
     summary, lines = said(options, tmp_path / "run")
@@ -302,7 +303,7 @@ class Cut(Exception):
 
 def test_a_run_that_was_cut_goes_on_to_the_same_model(tmp_path):
     write_tables(tmp_path, rows=200)
-    options = Options(data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="label", steps=100)  # fmt: skip
+    options = Options(data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="label", method="reweigh", steps=100)  # fmt: skip
 
     def cut(method, now):
         if now.step == 70:
@@ -325,7 +326,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_model(tmp_path):
 
 def test_an_encoding_that_was_cut_leaves_nothing_that_looks_whole(tmp_path):
     write_tables(tmp_path, rows=200)
-    options = Options(data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="label", steps=5)  # fmt: skip
+    options = Options(data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="label", method="reweigh", steps=5)  # fmt: skip
 
     def cut(what, done, total):
         raise Cut

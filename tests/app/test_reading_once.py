@@ -16,7 +16,7 @@ def options(tmp_path):
     write_tables(tmp_path, test=60)
     return Options(
         data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", test=tmp_path / "test.csv",
-        target="label", steps=12, compare=True, threads=1,
+        target="label", method="reweigh", steps=12, compare=True, threads=1,
     )  # fmt: skip
 
 

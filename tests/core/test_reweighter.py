@@ -445,7 +445,7 @@ def test_ghost_refuses_an_input_overwritten_after_use():
 
         def forward(self, x):
             x = x.clone()
-            h = torch.stack([self.first.expand(len(x), 8), x], 1)
+            h = torch.stack([self.first.flip(1).expand(len(x), 8), x], 1)
             x.zero_()
             return self.head(h.tanh().sum(1))
 

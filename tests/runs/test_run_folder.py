@@ -54,7 +54,8 @@ def test_the_same_options_find_an_old_run_finished(tmp_path):
     data = tmp_path / "rows.csv"
     options = Options(data, data, "label", holdout=0.3, steps=60, threads=1)
     summary = train(options, run, Signs(say=lines.append))
-    assert summary == json.loads((run / RunFile.SUMMARY).read_text())
+    # What it lacks, as figures of candidates, is empty.
+    assert json.loads((run / RunFile.SUMMARY).read_text()).items() <= summary.items()
     assert "is finished" in lines[0]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..runs import Advice, MethodComparison, RunFile
 from ..training import Outcome
+from .contest import Contest
 from .preparation import Prepared
 
 FEW_CLEAN = 5
@@ -14,7 +15,10 @@ STARVED = 0.25
 
 
 def advise(
-    prepared: Prepared, outcome: Outcome, comparison: Sequence[MethodComparison]
+    prepared: Prepared,
+    outcome: Outcome,
+    comparison: Sequence[MethodComparison],
+    contest: Contest | None,
 ) -> Iterator[Advice]:
     """Everything there is to say."""
     if prepared.classes:
@@ -24,7 +28,10 @@ def advise(
             f"There are only {len(prepared.task.clean)} clean rows.",
             "Check some more, spread over the range of the target.",
         )
-    yield from _judged(prepared, comparison)
+    if contest is not None and not prepared.judged_on:
+        yield from _judged_by_checked(prepared)
+    else:
+        yield from _judged(prepared, comparison)
     if unseen := int(np.sum(outcome.ledger.table()["seen"] == 0)):
         yield Advice(
             f"{unseen:,} training rows were in no batch, so their suspicion is the model's alone.",
@@ -58,9 +65,17 @@ def _classes(prepared: Prepared, outcome: Outcome) -> Iterator[Advice]:
     accuracy = outcome.metrics.get("clean_accuracy")
     if accuracy is not None and accuracy < 0.6:
         yield Advice(
-            f"The model gets only {accuracy:.0%} of the clean rows right that guided it.",
+            f"The reweighed network gets only {accuracy:.0%} of the clean rows right that guided it.",
             "It has not learnt the task: try more steps (--steps), a larger network (--hidden), or "
             "ask whether the columns can tell the classes apart at all.",
+        )
+
+
+def _judged_by_checked(prepared: Prepared) -> Iterator[Advice]:
+    if len(prepared.task.clean) < 100:
+        yield Advice(
+            f"{len(prepared.task.clean)} checked rows judged the candidates; the figures are rough.",
+            "Check more rows, or give --test FILE with checked rows.",
         )
 
 

@@ -1,6 +1,6 @@
 """Every training row ranked by suspicion, in files of which a small part can be read alone.
 
-audit.parquet      index, given_label, suggested_label, suspicion, mean_weight, zero_share, seen
+audit.parquet      index, given_label, suggested_label, suspicion, mean_weight, zero_share, seen, posterior
 suspects.parquet   the first 100,000 of them, with the row itself and a sentence that says why
 """
 
@@ -56,10 +56,17 @@ def rank(
     )
 
 
-def write_ranking(folder: Path, prepared: Prepared, outcome: Outcome, ranking: Ranking) -> None:
-    """audit.parquet and suspects.parquet."""
+def write_ranking(
+    folder: Path,
+    prepared: Prepared,
+    outcome: Outcome,
+    ranking: Ranking,
+    posterior: Column | None = None,
+) -> None:
+    """audit.parquet and suspects.parquet; `posterior` [n] is that of each given label."""
     pa, parquet = arrow(), arrow("parquet")
-    ledger = outcome.ledger.table()
+    ledger = dict(outcome.ledger.table())
+    ledger["posterior"] = np.full(len(ranking), np.nan) if posterior is None else posterior
     write_rows(
         folder / RunFile.AUDIT,
         (
@@ -99,6 +106,7 @@ def _rows(
         pa.array(ledger["mean_weight"][order], from_pandas=True),
         pa.array(ledger["zero_share"][order], from_pandas=True),
         pa.array(ledger["seen"][order]),
+        pa.array(ledger["posterior"][order], from_pandas=True),
     )
     return dict(zip(AUDIT_COLUMNS, values, strict=True))
 

@@ -52,9 +52,11 @@ class Inspected:
     encoder: Encoder
 
     def after_encoding(self) -> Inspected:
-        """What is needed once all rows are encoded: the data without their labels; the rest is freed."""
-        data = replace(self.sources["data"], labels=tables.GivenLabels((), None, None))
-        return replace(self, sources={"data": data})
+        """What is needed once all rows are encoded: the data without labels, and files of texts."""
+        nothing = tables.GivenLabels((), None, None)
+        kept = self.sources if self.kind == "text" else {"data": self.sources["data"]}
+        sources = {role: replace(source, labels=nothing) for role, source in kept.items()}
+        return replace(self, sources=sources)
 
 
 def inspect_files(options: Options, *, say: Say) -> Inspected:

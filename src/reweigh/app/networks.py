@@ -22,6 +22,8 @@ EPOCHS = 40
 FEWEST, MOST = 600, 6000
 """Steps, unless two passes over the data take more."""
 EVALUATIONS = 20
+EVERY_STEP = 400
+"""Up to so many clean rows are all in every step."""
 
 
 def make_model(network: Network) -> nn.Module:
@@ -71,7 +73,7 @@ def choose_config(prepared: Prepared, options: Options) -> Config:
         seed=options.seed,
         batch=BatchOptions(
             size=batch,
-            clean_size=min(clean, max(100, batch // 5)),
+            clean_size=clean_batch(clean, batch),
             scaling=_scaling(prepared.task.train, prepared.task.peak),
             peak=prepared.task.peak,
         ),
@@ -82,6 +84,15 @@ def choose_config(prepared: Prepared, options: Options) -> Config:
         checkpoint_every=max(1, min(1000, steps // 5)),
         threads=options.threads,
     )
+
+
+def clean_batch(clean: int, batch: int) -> int:
+    """Clean rows in a step: all of them up to some hundreds, then a share that grows with them.
+
+    With a part of them at a time the clean loss jumps from step to step, and the safeguard takes
+    the jumps for harm.
+    """
+    return min(clean, max(EVERY_STEP, batch // 5, clean // 10))
 
 
 def _scaling(train: Part, peak: int) -> Scaling:

@@ -102,6 +102,26 @@ class Options:
             default="0.3 with --compare and no --test",
         ),
     ] = None
+    quick: Annotated[
+        bool,
+        Help(
+            "Try few candidates: the reweighed network, and a logistic regression on the checked rows "
+            "and on all rows.",
+            panel=None,
+        ),
+    ] = False
+    method: Annotated[
+        str | None,
+        Help(
+            "Try and keep this candidate only: reweigh, fine_tuned, plain, "
+            "linear_checked, linear_all, linear_weighted, linear_corrected; for tables also "
+            "forest_checked, forest_corrected, boosting_checked, boosting_all, "
+            "boosting_corrected.",
+            "NAME",
+            panel=None,
+            default="the best, judged by the checked rows",
+        ),
+    ] = None
     steps: Annotated[int | None, Help(None, "N", TRAINING, least=1)] = None
     batch: Annotated[int | None, Help(None, "N", TRAINING, least=2)] = None
     learning_rate: Annotated[float | None, Help(None, "X", TRAINING)] = None
@@ -129,6 +149,8 @@ class Options:
             raise SettingError("--encoder is for texts; give their column too: --text COLUMN")
         if self.holdout is not None and not 0 <= self.holdout < 1:
             raise SettingError(f"--holdout is {self.holdout:g}; expected a share from 0 to under 1")
+        if self.quick and self.method is not None:
+            raise SettingError("--quick tries several and --method one; expected one of the two")
         for name, (_, shown) in shown_options().items():
             value = getattr(self, name)
             if shown.least is not None and value is not None and value < shown.least:

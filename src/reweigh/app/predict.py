@@ -15,7 +15,7 @@ import torch
 
 from .. import tables
 from ..data import BatchOptions, Part, Scaling
-from ..encoders import ImageEncoder, TableEncoder
+from ..encoders import ImageEncoder, TableEncoder, text_of
 from ..errors import DataError
 from ..runs import ModelDescription, RunFile, TrainedRun, open_run, read
 from ..training import read_model
@@ -25,6 +25,7 @@ from .inspection import Encoder
 from .networks import make_model
 from .output_files import check_output
 from .row_files import write_rows
+from .winner_file import load_winner
 
 Outputs = npt.NDArray[np.float64]
 
@@ -40,12 +41,14 @@ class Predictor:
         scaling = Scaling(described.mean, described.std)
         self._options = BatchOptions(scaling=scaling, peak=described.peak)
         self._centre, self._scale = described.centre, described.scale
-        self._model = make_model(described.network)
-        try:
-            self._model.load_state_dict(read_model(run.path))
-        except RuntimeError as error:
-            raise DataError(f"{run.path}: the model does not fit its description") from error
-        self._model.eval()
+        self._winner = load_winner(run.path, described.network, self._options)
+        if self._winner is None:
+            self._model = make_model(described.network)
+            try:
+                self._model.load_state_dict(read_model(run.path))
+            except RuntimeError as error:
+                raise DataError(f"{run.path}: the model does not fit its description") from error
+            self._model.eval()
 
     def predict(self, data: Any) -> npt.NDArray[Any]:
         """[n] class names, or numbers in a regression."""
@@ -69,16 +72,20 @@ class Predictor:
                 if not all(sound):
                     bad = paths[sound.index(False)]
                     raise DataError(f"{bad} cannot be read as an image; remove it and run again")
-                yield self._outputs(images)
+                yield self._outputs(images, None)
             return
         for piece in _tables(data, self.encoder):
-            yield self._outputs(self.encoder.encode(piece))
+            column = getattr(self.encoder, "column", None)
+            texts = None if column is None else text_of(piece, column)
+            yield self._outputs(self.encoder.encode(piece), texts)
 
     def _all(self, data: Any) -> Outputs:
         pieces = list(self.pieces(data))
         return np.concatenate(pieces) if pieces else np.empty((0, len(self.classes) or 1))
 
-    def _outputs(self, encoded: npt.NDArray[Any]) -> Outputs:
+    def _outputs(self, encoded: npt.NDArray[Any], texts: list[str] | None) -> Outputs:
+        if self._winner is not None:
+            return self._winner.probabilities(encoded, texts)
         inputs = torch.from_numpy(encoded)
         part = Part(inputs, torch.arange(len(inputs)), torch.zeros(len(inputs)), torch.empty(0))
         raw = torch.cat(list(outputs(self._model, part, self._options))).double()

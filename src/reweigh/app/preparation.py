@@ -57,6 +57,7 @@ class Prepared:
 
     train_rows    [n] the index of each train example in the user's data
     numbers       [n] the target of each as it was given, in a regression; else empty
+    clean_rows    of each clean example, held out ones included: its file ("clean", "data") and rows
     judged_on     "test", "holdout", or "" where nothing was kept for judging
     unreadable    files of the data that could not be decoded, by index
     release       frees the encoded rows in memory; they are read again when needed
@@ -67,6 +68,7 @@ class Prepared:
     classes: tuple[str, ...]
     train_rows: npt.NDArray[np.int64]
     numbers: npt.NDArray[np.float64]
+    clean_rows: tuple[tuple[str, npt.NDArray[np.int64]], ...]
     judged_on: str
     target_scale: TargetScale
     unreadable: npt.NDArray[np.int64]
@@ -105,6 +107,7 @@ def prepare(options: Options, folder: Path, *, say: Say, progress: EncodingProgr
         classes=split.classes,
         train_rows=split.train.rows,
         numbers=split.train.labels[: 0 if split.classes else None],
+        clean_rows=(("clean", split.clean.rows), ("data", split.own_clean.rows)),
         judged_on=judged_on,
         target_scale=scale,
         unreadable=np.flatnonzero(~files["data"].readable),

@@ -18,7 +18,8 @@ from ..audit import Ranking
 from ..runs import LabelPair, MethodComparison, Network, RunSummary, TrainingPlan, UnusedColumn
 from ..training import Config, Outcome
 from .advice import advise, class_weights
-from .final_outputs import TestOutputs
+from .contest import Contest
+from .final_outputs import TestOutputs, Values
 from .preparation import Prepared
 
 METHODS = {"uniform": "plain", "random": "random weights"}
@@ -39,28 +40,32 @@ def summarise(
     shape: Network,
     runs: Mapping[str, JudgedRun],
     ranking: Ranking,
+    *,
+    contest: Contest | None = None,
 ) -> RunSummary:
     """Everything the report and the command line tell; `runs` by method, that of `plan` first."""
     outcome, ours = runs[plan.method].outcome, runs[plan.method].test
     rivals = {name: run.test for name, run in runs.items() if name != plan.method}
     comparison = tuple(gain(name, ours, theirs) for name, theirs in rivals.items())
     kept = bool(prepared.judged_on)
+    judged_on, right = _judged(prepared, ours, contest)
+    shown = Share(right, regression=ours.regression)
     suggested = ranking.suggested
     confident = suggested >= 0 if prepared.classes else ~np.isnan(suggested)
     unused = getattr(prepared.inspected.encoder, "unused", ())
     return RunSummary(
         metric="accuracy" if prepared.classes else "mean absolute error",
-        judged_on=prepared.judged_on,
-        judged_rows=len(prepared.task.test) if kept else 0,
-        figure=figure(ours) if kept else None,
-        interval=interval(ours) if kept else None,
+        judged_on=judged_on,
+        judged_rows=len(right),
+        figure=figure(shown) if judged_on else None,
+        interval=interval(shown) if judged_on else None,
         comparison=comparison if kept else (),
         train_rows=len(prepared.task.train),
         clean_rows=len(prepared.task.clean),
         suggestions=int(confident.sum()),
         confusion=_confusion(prepared, ranking),
         class_weights=class_weights(prepared, outcome),
-        warnings=tuple(advise(prepared, outcome, comparison)),
+        warnings=tuple(advise(prepared, outcome, comparison, contest)),
         curves={name: tuple(run.outcome.curve) for name, run in runs.items()},
         metrics=outcome.metrics,
         plan=TrainingPlan(
@@ -73,7 +78,28 @@ def summarise(
             network=shape,
         ),
         left_out=tuple(UnusedColumn(column.name, column.why) for column in unused),
+        candidates=() if contest is None else contest.figures,
+        judged_by="" if contest is None else contest.judged_by,
+        expected=None if contest is None else float(np.nanmean(contest.honest)),
+        why_chosen="" if contest is None else contest.why,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """What a model got right, or its errors, row by row."""
+
+    values: Values
+    regression: bool
+
+
+def _judged(prepared: Prepared, ours: TestOutputs, contest: Contest | None) -> tuple[str, Values]:
+    """What judged the kept model, and each row's verdict; nothing kept for judging: the checked rows."""
+    if contest is None:
+        return prepared.judged_on, ours.values if prepared.judged_on else np.empty(0)
+    if prepared.judged_on:
+        return prepared.judged_on, contest.test_right
+    return "checked", contest.honest[~np.isnan(contest.honest)]
 
 
 def _confusion(prepared: Prepared, ranking: Ranking) -> tuple[LabelPair, ...]:
@@ -87,12 +113,12 @@ def _confusion(prepared: Prepared, ranking: Ranking) -> tuple[LabelPair, ...]:
     return tuple(LabelPair(name(g), name(s), count) for (g, s), count in pairs.most_common(200))
 
 
-def figure(judged: TestOutputs) -> float:
+def figure(judged: TestOutputs | Share) -> float:
     """Accuracy, or mean absolute error."""
     return float(judged.values.mean())
 
 
-def interval(judged: TestOutputs) -> float | None:
+def interval(judged: TestOutputs | Share) -> float | None:
     """Half a 95% interval of the figure: Agresti and Coull's for an accuracy."""
     n = len(judged.values)
     if judged.regression:

@@ -1,6 +1,6 @@
 """`train`: from files to a finished run folder, going on wherever it stopped.
 
-prepare -> fit (and compare) -> judge -> rank -> summary.json
+prepare -> fit (and compare) -> judge candidates, keep one -> rank -> summary.json
 """
 
 import shutil
@@ -9,14 +9,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from torch import nn
+
 from .. import runs
 from ..errors import DataError, SettingError
 from ..files import writable_folder, write_whole
 from ..runs import RunFile
 from ..training import Config, Now, Observer, fit
 from .audit import rank, write_ranking
+from .contest import FEWEST, Arena, Contest, names_for
 from .final_outputs import TestOutputs, TrainOutputs
 from .inspection import Say
+from .network_candidates import NetworkRuns
 from .networks import choose_config, choose_network, make_model
 from .options import Options, flag
 from .preparation import Prepared, prepare
@@ -29,11 +33,12 @@ PREPARED = {RunFile.ENCODED, RunFile.PREPROCESS, RunFile.PREPROCESS_ARRAYS}
 
 @dataclass(frozen=True)
 class Signs:
-    """Signs of life: a line, a share of the encoding, a step of the training of `method`."""
+    """Signs of life: a line, a share of the encoding, a step of training, a fit of a candidate."""
 
     say: Say = lambda line: None
     encoding: Callable[[str, int, int], None] = lambda what, done, total: None
     step: Callable[[str, Now], None] = lambda method, now: None
+    judging: Callable[[str, int, int], None] = lambda candidate, done, total: None
 
 
 def train(options: Options, out: Path, signs: Signs | None = None) -> runs.Json:
@@ -49,23 +54,28 @@ def run_training(options: Options, out: Path, signs: Signs) -> runs.RunSummary:
         signs.say(f"{out} is finished; remove it, or give another --out, to train again")
         return runs.read(out / RunFile.SUMMARY, runs.RunSummary)
     prepared = prepare(options, out, say=signs.say, progress=signs.encoding)
+    names_for(prepared.inspected.kind, options)  # an unknown one is refused before any work
     # Only now is the folder this run's: options that were refused must not bind the next ones.
     runs.write(out / RunFile.OPTIONS, options)
     plan, shape = choose_config(prepared, options), choose_network(prepared, options)
     _describe(out, options, prepared, plan, shape)
     signs.say(_plan(prepared, plan, shape))
-    trainer = _Trainer(prepared, shape, signs)
+    trainer = _Trainer(prepared, shape, plan, signs)
     seen = TrainOutputs(prepared.task.train)
     ours = trainer.fit(plan, out, train=seen)
     rivals = {
         method: trainer.fit(replace(plan, method=method), out / RunFile.COMPARE / method)
         for method in (METHODS if options.compare else ())
     }
+    contest = _contest(trainer, options, out, ours, rivals)
     signs.say("ranking the labels")
     plain = rivals["uniform"].outcome if rivals else None
     ranking = rank(prepared.task.train, ours.outcome, plan.batch, plain=plain, seen=seen)
-    write_ranking(out, prepared, ours.outcome, ranking)
-    summary = summarise(prepared, plan, shape, {plan.method: ours, **rivals}, ranking)
+    posterior = None if contest is None else contest.posterior
+    write_ranking(out, prepared, ours.outcome, ranking, posterior)
+    summary = summarise(
+        prepared, plan, shape, {plan.method: ours, **rivals}, ranking, contest=contest
+    )
     runs.write(out / RunFile.SUMMARY, summary)
     shutil.rmtree(out / RunFile.ENCODED, ignore_errors=True)
     return summary
@@ -91,6 +101,7 @@ class _Trainer:
 
     prepared: Prepared
     shape: runs.Network
+    plan: Config
     signs: Signs
 
     def fit(self, plan: Config, out: Path, *, train: TrainOutputs | None = None) -> JudgedRun:
@@ -110,6 +121,33 @@ class _Trainer:
         test.complete(outcome.model, plan.batch)
         self.prepared.release()
         return JudgedRun(outcome, test)
+
+
+def _contest(
+    trainer: _Trainer, options: Options, out: Path, ours: JudgedRun, rivals: dict[str, JudgedRun]
+) -> Contest | None:
+    """All candidates judged; None where there is but the reweighed network."""
+    prepared, signs = trainer.prepared, trainer.signs
+    if options.method == "reweigh":
+        return None
+    if not prepared.classes:
+        if options.method is not None or options.quick:
+            raise SettingError("--method and --quick are for classes; a regression has one way")
+        return None
+    if len(prepared.task.clean) < FEWEST and options.method is None and not len(prepared.judged_on):
+        signs.say(f"fewer than {FEWEST} checked rows cannot judge candidates: reweighed it is")
+        return None
+
+    def plain() -> nn.Module:
+        if "uniform" in rivals:
+            return rivals["uniform"].outcome.model
+        plan = replace(trainer.plan, method="uniform")
+        return trainer.fit(plan, out / RunFile.CANDIDATES / "plain").outcome.model
+
+    trained = {"reweigh": lambda: ours.outcome.model, "plain": plain}
+    networks = NetworkRuns(prepared.task, trainer.plan, trainer.shape, trained)
+    signs.say("judging candidates")
+    return Arena(prepared, networks, options, out, signs.say, signs.judging).hold()
 
 
 def _describe(

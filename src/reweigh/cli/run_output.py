@@ -20,14 +20,20 @@ if TYPE_CHECKING:
 def tell(summary: RunSummary, out: Path, page: Path) -> None:
     """The figures, the notes and what to do next."""
     if summary.figure is not None:
-        kind = "test" if summary.judged_on == "test" else "held-out clean"
+        kinds = {"test": "test", "holdout": "held-out clean"}
+        kind = kinds.get(summary.judged_on, "checked (cross-validated)")
         typer.echo(
             f"\n{summary.metric} on {summary.judged_rows:,} {kind} rows: "
             f"{numeral(summary.figure, 4)}{_give_or_take(summary.interval)}"
         )
+    for each in summary.candidates:
+        figures = f"{numeral(each.accuracy or 0, 3):>6}{_give_or_take(each.interval)}"
+        typer.echo(f"  {'*' if each.chosen else ' '} {figures}   {each.name}: {each.title}")
+    if summary.why_chosen:
+        typer.echo(summary.why_chosen)
     for line in summary.comparison:
         gain = numeral(line.gain, 3, sign=True) + _give_or_take(line.interval)
-        typer.echo(f"  {line.name}: {numeral(line.figure, 4)}   gain {gain}")
+        typer.echo(f"  {line.name}: {numeral(line.figure, 4)}   gain of reweighing {gain}")
     typer.echo(f"{summary.suggestions:,} of {summary.train_rows:,} labels look wrong")
     for advice in summary.warnings:
         typer.secho(f"note: {advice.what} {advice.do}", fg=typer.colors.YELLOW)
@@ -59,4 +65,7 @@ def signs() -> Iterator[Signs]:
                 console.print(f"training {method}: {now.step / now.steps:.0%}")
             quarters[method] = quarter
 
-        yield Signs(say=console.print, encoding=encoding, step=step)
+        def judging(candidate: str, done: int, total: int) -> None:
+            bar.update(task, description=f"judging {candidate}", completed=done, total=total)
+
+        yield Signs(say=console.print, encoding=encoding, step=step, judging=judging)

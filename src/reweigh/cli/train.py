@@ -81,6 +81,11 @@ def train(
 
     Images:         reweigh train --data photos --clean checked_photos   (photos/cat/1.jpg, ...)
 
+    Several ways to learn from such data are tried: the network reweighed by the checked rows, and
+    plain models on the checked rows, on all rows, and on all rows with their labels corrected. Each
+    is judged by checked rows it has not seen (by those of --test, if given), and the best is kept;
+    the report says which and why. --quick tries three of them, --method NAME one.
+
     Leaves a run folder with the model, report.html, and every label ranked by suspicion. Then:
     `reweigh audit RUN`, `reweigh review RUN`, `reweigh predict RUN --data new.csv --out out.csv`.
     If interrupted, the same command goes on where it stopped.

@@ -17,6 +17,9 @@ Written by `reweigh train` besides those:
     unreadable.txt      files that could not be decoded
     encoded/            the encoded rows, while the run is not finished
     compare/METHOD/     the runs it was compared with
+    candidates/NAME.npz what the checked rows said of a candidate
+    winner.json         which candidate was kept; its arrays are in winner.safetensors      Winner
+                        (without them: the network of model.safetensors)
     summary.json        figures and warnings; written last, so a run that has one is finished
                                                                         RunSummary
     report.html         the page
@@ -40,7 +43,8 @@ class RunFile:
     OPTIONS, SOURCE, NETWORK = "options.json", "source.json", "network.json"
     PREPROCESS, PREPROCESS_ARRAYS = "preprocess.json", "preprocess.npz"
     AUDIT, SUSPECTS, UNREADABLE = "audit.parquet", "suspects.parquet", "unreadable.txt"
-    ENCODED, COMPARE = "encoded", "compare"
+    ENCODED, COMPARE, CANDIDATES = "encoded", "compare", "candidates"
+    WINNER, WINNER_ARRAYS = "winner.json", "winner.safetensors"
     SUMMARY, REPORT = "summary.json", "report.html"
 
     AUDIT_LIST, DECISIONS = "audit.csv", "decisions.jsonl"

@@ -13,7 +13,7 @@ from ..optional import optional
 from ..text import first_line
 from .file_names import RunFile
 from .json_values import Json, as_json, of_json
-from .schema import SUSPECT_COLUMNS, RunSource, RunSummary, Suspect
+from .schema import NEEDED_COLUMNS, SUSPECT_COLUMNS, RunSource, RunSummary, Suspect
 
 VERSION = 1
 T = TypeVar("T")
@@ -96,7 +96,7 @@ def open_suspects(path: Path, **options: Any) -> Any:
     parquet = optional("pyarrow.parquet", package="pyarrow", needed_for="reading a run")
     with reading_parquet(path):
         file = parquet.ParquetFile(path, **options)
-    lacking = [name for name in SUSPECT_COLUMNS if name not in file.schema_arrow.names]
+    lacking = [name for name in NEEDED_COLUMNS if name not in file.schema_arrow.names]
     if lacking:
         raise DataError(f"{path} lacks {', '.join(lacking)}; train again")
     return file

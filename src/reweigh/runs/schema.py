@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,51 @@ class MethodComparison:
 
 
 @dataclass(frozen=True)
+class WinnerPart:
+    """One model of the winner.
+
+    kind        "network", "softmax" or "trees"
+    features    what it takes: "encoded" rows, "ngrams" of texts, "edges" of images
+    """
+
+    name: str
+    kind: str
+    features: str
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The candidate that was kept: the mean of its parts' probabilities; most have one part.
+
+    Of the k-th part, winner.safetensors has the arrays whose names begin with `k/`; those of the
+    encoder of n-grams begin with `ngrams/`.
+    """
+
+    name: str
+    parts: tuple[WinnerPart, ...]
+
+
+@dataclass(frozen=True)
+class CandidateFigures:
+    """What the judging rows said of a candidate; None where nothing judged it.
+
+    rows          it was judged on
+    interval      half a 95% interval of the accuracy
+    per_class     the share of right ones among the rows of each class; None where there are none
+    """
+
+    name: str
+    title: str
+    accuracy: float | None
+    balanced_accuracy: float | None
+    macro_f1: float | None
+    interval: float | None
+    chosen: bool
+    rows: int
+    per_class: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
 class LabelPair:
     """How many rows given one label would rather get another."""
 
@@ -154,12 +199,17 @@ class RunSummary:
     """The results of a finished run.
 
     metric           "accuracy", or "mean absolute error" in a regression
-    judged_on        "test", "holdout", or "" where nothing was kept for judging
+    judged_on        "test", "holdout", "checked" (cross-validation over the checked rows), or ""
+                     where nothing judged
     figure           the metric on `judged_rows` rows; `interval` is half its 95% interval
     suggestions      rows whose label looks wrong
     class_weights    the mean weight of the rows given each class; 1 is plain training
     curves           by method: the evaluations on the way, as in metrics.jsonl
-    metrics          of the final model, as in the last line of metrics.jsonl
+    metrics          of the reweighed network, as in the last line of metrics.jsonl
+    candidates       all that were tried, the best first
+    judged_by        what judged them: "cross-validation" or "test"
+    expected         accuracy of such a choice on rows that had no part in it
+    why_chosen       one or two sentences
     """
 
     metric: str
@@ -178,6 +228,10 @@ class RunSummary:
     metrics: Mapping[str, Any]
     plan: TrainingPlan
     left_out: tuple[UnusedColumn, ...]
+    candidates: tuple[CandidateFigures, ...] = ()
+    judged_by: str = ""
+    expected: float | None = None
+    why_chosen: str = ""
 
 
 @dataclass(frozen=True)
@@ -190,6 +244,8 @@ class AuditRow:
     mean_weight       1 is what a row counts in plain training
     zero_share        the share of its steps in which it did not help the checked rows
     seen              the steps it was in
+    posterior         the probability that the label is right, by the corrected data; None where
+                      there are none
     """
 
     index: int
@@ -199,6 +255,7 @@ class AuditRow:
     mean_weight: float | None
     zero_share: float | None
     seen: int | None
+    posterior: float | None = field(default=None, kw_only=True)  # runs before it have none
 
 
 @dataclass(frozen=True)
@@ -215,5 +272,7 @@ class Suspect(AuditRow):
     probability: float | None
 
 
-AUDIT_COLUMNS = tuple(field.name for field in fields(AuditRow))
-SUSPECT_COLUMNS = tuple(field.name for field in fields(Suspect))
+AUDIT_COLUMNS = tuple(each.name for each in fields(AuditRow))
+SUSPECT_COLUMNS = tuple(each.name for each in fields(Suspect))
+NEEDED_COLUMNS = tuple(each.name for each in fields(Suspect) if each.default is MISSING)
+"""Those that the file of every version has."""

@@ -1,0 +1,48 @@
+"""Why a candidate was kept, in one or two plain sentences."""
+
+from collections.abc import Mapping, Sequence
+
+from ..candidates import Reals, standing
+from ..runs import CandidateFigures
+
+
+def why_chosen(
+    figures: Sequence[CandidateFigures],
+    rights: Mapping[str, Reals],
+    judged_by: str,
+    members: Sequence[str],
+) -> str:
+    """`figures` best first; `members` are the models that are kept."""
+    if len(figures) == 1:
+        return f"{_capital(figures[0].title)}: the one that was asked for."
+    where = "of the test rows" if judged_by == "test" else "of the checked rows"
+    means = standing(rights)
+    best = figures[0]
+    kept = next(each for each in figures if each.chosen)
+    titles = {each.name: each.title for each in figures}
+    what = _capital(kept.title)
+    if len(members) > 1:
+        what += " (" + "; ".join(titles[name] for name in members) + ")"
+    sentence = f"{what} was kept: right on {_share(means[kept.name])} {where}"
+    if kept is best or means[kept.name] >= means[best.name]:
+        sentence += ", as many as any other or more."
+    else:
+        ahead = 100 * (means[best.name] - means[kept.name])
+        sentence += (
+            f". {_capital(best.title)} is {ahead:.1f} points ahead, not clearly more than luck on so "
+            "few rows, and the steadier one is taken."
+        )
+    ours = means.get("reweigh")
+    if ours is not None and ours < means[kept.name] and kept.name != "reweigh":
+        sentence += (
+            f" Reweighing the network alone gets {_share(ours)}: here the other way is better."
+        )
+    return sentence
+
+
+def _share(accuracy: float) -> str:
+    return f"{100 * accuracy:.1f}%"
+
+
+def _capital(title: str) -> str:
+    return title[:1].upper() + title[1:]

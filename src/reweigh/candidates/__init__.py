@@ -1,0 +1,27 @@
+"""What a good data scientist would try on such data, and which of it to keep; without torch.
+
+Read in this order:
+
+    learner               what a plain model must be able to do
+    softmax_regression    a linear one (rotation: of very many columns)
+    trees                 forests and boosted trees, as arrays
+    posterior             the posterior of a label, and the corrected data
+    plain                 candidates: a model, the rows it learns, and their labels
+    recipes               which of them for which kind of data
+    judging               each judged by checked rows it has not seen
+    choice, blend         the one that is kept
+"""
+
+# isort: off
+from .learner import Arrays, Fitted, Places, Reals, one_hot
+from .softmax_regression import SoftmaxModel, SoftmaxRegression
+from .rotation import Rotation
+from .trees import Boosting, Forest, TreesModel
+from .posterior import posterior, posterior_rounds, settle, transitions
+from .plain import PlainCandidate, PlainData, PlainModel, Posteriors
+from .recipes import plain_candidates, plain_names
+from .judging import (
+    Candidate, Folds, Judgement, Model, confusion, deal, judge, judge_once, log_likelihood, usual_folds,
+)  # fmt: skip
+from .choice import Figures, choose, figures, honest_right, lead, standing
+from .blend import BLEND, MEMBERS, blend

@@ -1,0 +1,108 @@
+"""Which candidate is kept: the steadiest, unless another is ahead by more than one standard error.
+
+    right_c    [m] the share of right judgements of candidate c on each row
+    ahead      mean of right_c - right_steady, on the rows that both were judged on; its standard error
+               is that of these differences
+    chosen     of those that are ahead by more than one standard error, the one furthest ahead; the
+               steadiest, if there is none
+
+The best of several on few rows is best by luck as well. So the rows must speak against the steadiest,
+rather than for the luckiest. The usual form of this rule, "the simplest within one standard error of
+the best", lets candidates in *because* their difference is uncertain: one unlike all others, judged
+on few rows, is always within one.
+
+    interval   half a 95% interval of an accuracy: 1.96 sqrt(p (1 - p) / (m + 4)), p = (hits + 2) / (m + 4)
+               (Agresti and Coull)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .learner import Places, Reals
+
+Z = 1.96
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one candidate. `per_class` is the recall of each class, None where no row has it."""
+
+    accuracy: float
+    interval: float
+    balanced_accuracy: float
+    macro_f1: float
+    per_class: tuple[float | None, ...]
+
+
+def figures(right: Reals, counts: npt.NDArray[np.int64]) -> Figures:
+    """From the rows' shares of right judgements [m] and the confusion (true, predicted)."""
+    judged = right[~np.isnan(right)]
+    accuracy = float(judged.mean())
+    p = (judged.sum() + Z**2 / 2) / (len(judged) + Z**2)
+    half = Z * float(np.sqrt(p * (1 - p) / (len(judged) + Z**2)))
+    hits, truths, taken = np.diag(counts), counts.sum(1), counts.sum(0)
+    present = truths > 0
+    recall = np.divide(hits, truths, out=np.zeros(len(hits)), where=present)
+    f1 = np.divide(2 * hits, truths + taken, out=np.zeros(len(hits)), where=truths + taken > 0)
+    return Figures(
+        accuracy,
+        half,
+        float(recall[present].mean()),
+        float(f1[present].mean()),
+        tuple(float(r) if there else None for r, there in zip(recall, present, strict=True)),
+    )
+
+
+def standing(rights: Mapping[str, Reals]) -> dict[str, float]:
+    """Accuracies that can be compared, also where some were judged on a part of the rows only.
+
+    One judged on fewer rows gets the mean of the best that was judged on all, plus the mean difference
+    on the rows it shares with that: which rows it was given must not count for or against it.
+    """
+    full = {name: float(r.mean()) for name, r in rights.items() if not np.isnan(r).any()}
+    if not full:
+        return {name: float(np.nanmean(r)) for name, r in rights.items()}
+    best = max(full, key=full.__getitem__)
+    return {
+        name: full.get(name, full[best] + float(np.nanmean(right - rights[best])))
+        for name, right in rights.items()
+    }
+
+
+def choose(rights: Mapping[str, Reals], steady: Sequence[str]) -> str:
+    """The first of `steady` that is there, unless another is ahead by more than one standard error."""
+    steadiest = next(name for name in (*steady, *rights) if name in rights)
+    found, furthest = steadiest, 0.0
+    for name, right in rights.items():
+        ahead, error = lead(right, rights[steadiest])
+        if ahead > max(error, furthest):
+            found, furthest = name, ahead
+    return found
+
+
+def lead(right: Reals, other: Reals) -> tuple[float, float]:
+    """How far one is ahead of another, and the standard error of that; on rows that judged both."""
+    differences = (right - other)[~np.isnan(right - other)]
+    if len(differences) < 2:
+        return 0.0, np.inf
+    return float(differences.mean()), float(differences.std(ddof=1) / np.sqrt(len(differences)))
+
+
+def honest_right(
+    rights: Mapping[str, Reals], steady: Sequence[str], parts: Sequence[Places]
+) -> Reals:
+    """[m] what a choice gets right: made on all parts but one, judged on that one.
+
+    The chosen candidate's own figure flatters it: it was chosen for doing well on these rows.
+    """
+    found = np.full(len(next(iter(rights.values()))), np.nan)
+    for part in parts:
+        others = {n: np.delete(right, part) for n, right in rights.items()}
+        known = {n: right for n, right in others.items() if not np.isnan(right).all()}
+        found[part] = rights[choose(known, steady)][part]
+    return found

@@ -1,0 +1,77 @@
+"""Which plain candidates there are for which kind of data.
+
+    table     logistic regression, random forest, gradient boosting
+    text      logistic regression on n-grams (beside the network, which sees 192 numbers)
+    images    logistic regression on histograms of edges, a cheap rival of the network
+
+The names say model and rows: `boosting_corrected` is gradient boosting on the corrected data.
+"""
+
+from __future__ import annotations
+
+from .learner import Learner
+from .plain import (
+    PlainCandidate,
+    PlainData,
+    Posteriors,
+    on_all,
+    on_both,
+    on_checked,
+    on_corrected,
+)
+from .softmax_regression import SoftmaxRegression
+from .trees import Boosting, Forest
+
+ROWS = {
+    "checked": "the checked rows alone",
+    "all": "all rows as labelled",
+    "weighted": "all rows, the checked ones weighted up",
+    "corrected": "the corrected data",
+}
+STRENGTHS = (1.0, 10.0)
+"""Of a regression on the checked rows alone."""
+
+
+LINEAR = tuple(f"linear_{rows}" for rows in ROWS)
+TREES = (
+    "forest_checked",
+    "forest_corrected",
+    "boosting_checked",
+    "boosting_all",
+    "boosting_corrected",
+)
+
+
+def plain_names(*, trees: bool) -> tuple[str, ...]:
+    """The names of `plain_candidates`."""
+    return (*LINEAR, *TREES) if trees else LINEAR
+
+
+def plain_candidates(data: PlainData, *, trees: bool, seed: int = 0) -> list[PlainCandidate]:
+    """All of them; `trees`: columns of a table, for which trees are made."""
+    linear = SoftmaxRegression()
+    firm = tuple(SoftmaxRegression(strength) for strength in STRENGTHS)
+    by_line = Posteriors(linear, firm[-1 if not trees else 0], (1, 2, 3, 4))
+    made = [
+        _named("linear", "checked", linear, data, on_checked(firm)),
+        _named("linear", "all", linear, data, on_all(linear)),
+        _named("linear", "weighted", linear, data, on_both(linear)),
+        _named("linear", "corrected", linear, data, by_line),
+    ]
+    if not trees:
+        return made
+    forest, boosting = Forest(seed=seed), Boosting(seed=seed)
+    by_forest = Posteriors(forest, forest, (1,))
+    return [
+        *made,
+        _named("forest", "checked", forest, data, on_checked([forest])),
+        _named("forest", "corrected", forest, data, by_forest),
+        _named("boosting", "checked", boosting, data, on_checked([boosting])),
+        _named("boosting", "all", boosting, data, on_all(boosting)),
+        _named("boosting", "corrected", boosting, data, on_corrected(boosting, [by_line, by_forest])),
+    ]  # fmt: skip
+
+
+def _named(model: str, rows: str, learner: Learner, data: PlainData, way: object) -> PlainCandidate:
+    title = f"{learner.name}, {ROWS[rows]}"
+    return PlainCandidate(f"{model}_{rows}", title, rows != "all", data, way)  # type: ignore[arg-type]

@@ -1,0 +1,195 @@
+"""`reweigh train` judges candidates and keeps one; prediction, audit and report take any kind of it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import reweigh
+from reweigh.app import Options, Signs, contest, train
+from reweigh.candidates import recipes
+from reweigh.cli import main
+from reweigh.errors import DataError, ReweighError, SettingError
+from reweigh.report.run import render
+from support.own_data import images, table, texts, write_tables
+
+SAME = ("audit.parquet", "summary.json", "winner.json", "winner.safetensors")
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch):
+    """Small models: what is tested is which rows they get and where they go."""
+    for name, small in (("Forest", {"trees": 10}), ("Boosting", {"rounds": 10})):
+        kind = getattr(recipes, name)
+        monkeypatch.setattr(
+            recipes, name, lambda kind=kind, small=small, **more: kind(**small, **more)
+        )
+
+
+def tables(folder, **more):
+    write_tables(folder, **more)
+    test = {"test": folder / "test.csv"} if more.get("test") else {}
+    return {"data": folder / "rows.csv", "clean": folder / "checked.csv", "target": "label", **test}
+
+
+def test_all_candidates_are_judged_and_one_is_kept(tmp_path):
+    lines = []
+    options = Options(**tables(tmp_path), steps=40)
+    summary = train(options, tmp_path / "run", Signs(say=lines.append))
+    names = [each["name"] for each in summary["candidates"]]
+    assert set(names) == {
+        "reweigh", "fine_tuned", "plain", "blend", "linear_checked", "linear_all", "linear_weighted",
+        "linear_corrected", "forest_checked", "forest_corrected", "boosting_checked", "boosting_all",
+        "boosting_corrected",
+    }  # fmt: skip
+    (kept,) = [each for each in summary["candidates"] if each["chosen"]]
+    for each in summary["candidates"]:
+        assert {"name", "accuracy", "balanced_accuracy", "macro_f1", "interval", "chosen"} <= set(
+            each
+        )
+        assert 0 <= each["accuracy"] <= 1
+        assert set(each["per_class"]) == {"cat", "dog", "eel"}
+    # 40% of the labels are "cat" by mistake: what believes them is behind.
+    accuracy = {each["name"]: each["accuracy"] for each in summary["candidates"]}
+    assert accuracy["linear_corrected"] > accuracy["linear_all"]
+    assert summary["judged_on"] == "checked"
+    assert summary["judged_rows"] == 30
+    assert summary["figure"] == pytest.approx(summary["expected"])
+    assert kept["title"].lower()[:5] in summary["why_chosen"].lower()
+    truth = table(200, 9)[0]
+    assert (reweigh.load(tmp_path / "run").predict(truth) == truth["label"]).mean() > 0.85
+    page = render(tmp_path / "run")
+    assert "What was tried" in page
+    assert "Macro-F1" in page
+    audit = pq.read_table(tmp_path / "run" / "audit.parquet").to_pandas()
+    assert audit["posterior"].between(0, 1).all()
+
+
+def test_with_test_rows_these_judge_and_each_is_fitted_once(tmp_path, monkeypatch):
+    fits = []
+    monkeypatch.setattr(contest.all_candidates, "judge", lambda *a, **k: fits.append(a))
+    summary = train(Options(**tables(tmp_path, test=150), steps=40), tmp_path / "run")
+    assert not fits
+    assert (summary["judged_by"], summary["judged_on"], summary["judged_rows"]) == (
+        "test",
+        "test",
+        150,
+    )
+    (kept,) = [each for each in summary["candidates"] if each["chosen"]]
+    frame = pd.read_csv(tmp_path / "test.csv")
+    right = (reweigh.load(tmp_path / "run").predict(frame) == frame["label"]).mean()
+    assert right == pytest.approx(kept["accuracy"]) == pytest.approx(summary["figure"])
+
+
+def test_wrong_labels_are_less_probable_by_the_posterior(tmp_path):
+    asked = tables(tmp_path)
+    wrong = table(300, 0, noise=0.4)[1]
+    train(Options(**asked, steps=5, method="linear_corrected"), tmp_path / "run")
+    audit = pq.read_table(tmp_path / "run" / "audit.parquet").to_pandas()
+    given = audit.set_index("index")["posterior"].sort_index().to_numpy()
+    assert given[wrong].mean() < 0.3 < 0.7 < given[~wrong].mean()
+
+
+@pytest.mark.parametrize("method", ["fine_tuned", "plain", "linear_weighted", "forest_checked", "boosting_corrected"])  # fmt: skip
+def test_one_can_be_forced_and_what_is_saved_predicts_the_same(tmp_path, method, monkeypatch):
+    kept = []
+    save = contest.save_winner
+    monkeypatch.setattr(contest, "save_winner", lambda *a: (kept.append(a), save(*a)))
+    asked = tables(tmp_path, test=60)
+    summary = train(Options(**asked, steps=20, method=method), tmp_path / "run")
+    assert [each["name"] for each in summary["candidates"]] == [method]
+    predictor = reweigh.load(tmp_path / "run")
+    p = predictor.predict_proba(tmp_path / "test.csv")
+    judged = np.load(tmp_path / "run" / "candidates" / f"{method}.npz")["probabilities"][0]
+    assert np.allclose(p, judged, atol=1e-4)
+    assert kept[0][1] == method
+
+
+def test_texts_keep_n_grams_and_images_edges(tmp_path):
+    texts(200, 0, noise=0.4)[0].to_csv(tmp_path / "rows.csv", index=False)
+    texts(30, 1)[0].to_csv(tmp_path / "checked.csv", index=False)
+    new = texts(80, 2)[0]
+    options = Options(
+        data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", text="review", target="stars",
+        steps=20, method="linear_corrected",
+    )  # fmt: skip
+    train(options, tmp_path / "run")
+    predictor = reweigh.load(tmp_path / "run")
+    assert (predictor.predict(new) == new["stars"]).mean() > 0.9
+    assert (predictor.predict(new["review"].tolist()) == predictor.predict(new)).all()
+    images(tmp_path / "photos", 60, 0, noise=0.3)
+    images(tmp_path / "looked", 20, 1)
+    asked = Options(
+        data=tmp_path / "photos", clean=tmp_path / "looked", steps=3, method="linear_checked"
+    )
+    train(asked, tmp_path / "pictures")
+    files = sorted((tmp_path / "looked").rglob("*.png"))
+    named = [file.parent.name for file in files]
+    assert (reweigh.load(tmp_path / "pictures").predict(files) == named).mean() > 0.9
+
+
+def test_a_run_that_is_stopped_goes_on_to_the_same_files(tmp_path, monkeypatch):
+    options = Options(**tables(tmp_path), steps=15, threads=1)
+    train(options, tmp_path / "run")
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(contest, "save_winner", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(options, tmp_path / "stopped")
+    judged = []
+    monkeypatch.setattr(contest.all_candidates, "judge", lambda *a, **k: judged.append(a))
+    train(options, tmp_path / "stopped")
+    assert not judged
+    for name in SAME:
+        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+
+
+def test_quick_tries_three(tmp_path, capsys):
+    asked = tables(tmp_path)
+    arguments = [f"--{name}={value}" for name, value in asked.items()]
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", *arguments, "--quick", "--steps", "10", "--out", str(tmp_path / "run")])
+    assert stopped.value.code == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert {each["name"] for each in summary["candidates"]} == set(contest.QUICK)
+    said = capsys.readouterr().out
+    assert "checked (cross-validated) rows" in said
+    assert "was kept" in said
+
+
+def test_few_checked_rows_judge_nothing(tmp_path):
+    lines = []
+    asked = tables(tmp_path, clean=8)
+    summary = train(Options(**asked, steps=5), tmp_path / "run", Signs(say=lines.append))
+    assert summary["candidates"] == []
+    assert "cannot judge" in "\n".join(lines)
+    assert not (tmp_path / "run" / "winner.json").exists()
+
+
+def test_bad_requests_are_refused(tmp_path):
+    asked = tables(tmp_path)
+    with pytest.raises(ReweighError, match="did you mean 'linear_all'"):
+        train(Options(**asked, method="linear_al"), tmp_path / "run")
+    assert not (tmp_path / "run" / "options.json").exists()
+    with pytest.raises(SettingError, match="one of the two"):
+        Options(**asked, method="linear_all", quick=True)
+
+
+def test_a_damaged_winner_is_an_error_with_a_name(tmp_path):
+    train(Options(**tables(tmp_path), steps=5, method="linear_all"), tmp_path / "run")
+    path = tmp_path / "run" / "winner.safetensors"
+    content = path.read_bytes()
+    for damaged in (b"", content[:40], b"x" * 100):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"winner\.safetensors is damaged"):
+            reweigh.load(tmp_path / "run")
+    path.unlink()
+    with pytest.raises(DataError, match="there is no"):
+        reweigh.load(tmp_path / "run")

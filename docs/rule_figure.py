@@ -51,7 +51,7 @@ def draw(rows: list[dict[str, Any]]) -> Any:
             steps, row["factors"], style, color=SHADES[counts[kind] % 3], lw=1.5, label=label
         )
         counts[kind] += 1
-    left.set(title="trust", xlabel="step", ylim=(0.003, 1.3))
+    left.set(title="trust", xlabel="step", ylim=(5e-5, 1.5))
     left.legend(frameon=False, fontsize=7, ncols=2, loc="lower left", labelcolor=GREY)
     for place, method in enumerate(COLOURS):
         finals = {

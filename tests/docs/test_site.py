@@ -65,7 +65,7 @@ def test_what_pages_link_to_in_the_repository_comes_along(site):
     assert (site / "repository" / "results" / "audit" / "table.html").exists()
     source = (site / "repository" / "src" / "reweigh" / "core" / "safeguard.py.html").read_text()
     assert "class" in source
-    assert "Backtracking" in source
+    assert "NextBatchJudge" in source
     assert not list(site.rglob("refresh.py"))
 
 

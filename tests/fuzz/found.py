@@ -5,6 +5,18 @@ from __future__ import annotations
 from .grammar import Layer, Spec, Step
 
 FOUND: dict[str, Spec] = {
+    "a copy of the batch had other strides, and plain training's forward failed on it": Spec(
+        form="volume",
+        layers=(Layer("elu_"), Layer("instance_norm")),
+        loss="one_by_one",
+        strided=True,
+    ),
+    "a hook of a parameter without a gradient was called with None": Spec(
+        form="tokens",
+        layers=(Layer("weighted_bag", (3,)),),
+        hooks=(("parameter", 1),),
+        chunk=2,
+    ),
     "a hook of a parameter ran for every chunk, and again": Spec(
         hooks=(("parameter", 0),), chunk=3
     ),

@@ -45,7 +45,9 @@ def test_a_run_goes_on_to_the_bit(name, kind):
     assert_equal(content(through), content(resumed))
 
 
-REMEMBERS = {"mentornet", "mentornet_predefined", "meta_weight_net", "reweigh", "glc"}
+REMEMBERS = {
+    "mentornet", "mentornet_predefined", "meta_weight_net", "reweigh", "reweigh_bootstrap", "glc",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", METHODS)

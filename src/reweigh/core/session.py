@@ -32,6 +32,7 @@ from .model import (
     muted,
     require_examples,
     require_same_device,
+    same_layout,
     select,
 )
 from .processes import (
@@ -78,7 +79,7 @@ class ModelState:
 
 
 def _copied(leaf: Any) -> Any:
-    return leaf.clone() if isinstance(leaf, Tensor) and not leaf.requires_grad else leaf
+    return same_layout(leaf) if isinstance(leaf, Tensor) and not leaf.requires_grad else leaf
 
 
 class Session:

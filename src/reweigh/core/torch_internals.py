@@ -86,6 +86,11 @@ _GLOBAL_HOOKS = (
 )
 
 
+def at_the_end_of_backward(call: Callable[[], None]) -> None:
+    """Have `call` run when the backward pass that is under way has ended."""
+    torch.autograd.Variable._execution_engine.queue_callback(call)
+
+
 def any_global_hook() -> bool:
     """Whether hooks are registered on all modules of the process."""
     return any(_GLOBAL_HOOKS)

@@ -17,7 +17,7 @@ from .autograd_graph import (
 from .loss import (
     Batch, Loss, OnCopies, batch_size, differentiable_losses, empty, evaluate, is_flat, leading_sizes,
     mapped, per_example, require_examples, require_finite, require_gradient, require_one_each,
-    require_same_device, rows, tensors_of,
+    require_same_device, rows, same_layout, tensors_of,
 )  # fmt: skip
 from .modes import differentiable_kernels, eager, evaluating, muted
 from .parameters import Direction, Params, dot, norm_squared, on_host, select, trainable

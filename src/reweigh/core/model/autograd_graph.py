@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...errors import UnsupportedModelError
-from ..torch_internals import result_metadata
+from ..torch_internals import at_the_end_of_backward, result_metadata
 
 Gradient = Callable[[Tensor], Sequence[Tensor | None]]
 
@@ -74,7 +74,7 @@ def unhooked(tensors: Sequence[Tensor]) -> Iterator[None]:
 class _WithGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gradient: Gradient, value: Tensor, *inputs: Tensor) -> Tensor:
-        ctx.gradient = gradient
+        ctx.gradient, ctx.inputs_ = gradient, inputs
         return value.clone()
 
     @staticmethod
@@ -90,8 +90,25 @@ class _WithGradient(torch.autograd.Function):
                 "retain_graph=True; call the Reweighter again for another backward"
             )
         found = ctx.gradient(scale)
-        ctx.gradient = None
+        untouched = [x for x, g in zip(ctx.inputs_, found, strict=True) if g is None]
+        ctx.gradient = ctx.inputs_ = None
+        _silence(untouched)
         return None, None, *found
+
+
+def _silence(tensors: Sequence[Tensor]) -> None:
+    """Keep the hooks of tensors without a gradient from being called with None, in this backward."""
+    kept = [(t._backward_hooks, dict(t._backward_hooks)) for t in tensors if t._backward_hooks]
+    if not kept:
+        return
+    for hooks, _ in kept:
+        hooks.clear()
+
+    def restore() -> None:
+        for hooks, before in kept:
+            hooks.update(before)
+
+    at_the_end_of_backward(restore)
 
 
 def with_gradient(value: Tensor, inputs: Sequence[Tensor], gradient: Gradient) -> Tensor:

@@ -100,11 +100,13 @@ class OnCopies:
 
         def copied(leaf: Any) -> Any:
             if isinstance(leaf, Tensor) and not leaf.requires_grad:
-                return copies.setdefault(id(leaf), leaf.clone())
+                return copies.setdefault(id(leaf), same_layout(leaf))
             return leaf
 
-        values = self._loss(model, mapped(batch, copied))
-        written = {key: x for key, x in copies.items() if version_of(x) > 0}
+        private = mapped(batch, copied)
+        before = {key: version_of(x) for key, x in copies.items()}
+        values = self._loss(model, private)
+        written = {key: x for key, x in copies.items() if version_of(x) > before[key]}
         self.written, self._last = self.written or bool(written), {**self._last, **written}
         return values
 
@@ -114,6 +116,15 @@ class OnCopies:
             for mine, theirs in zip(tensors_of(private), tensors_of(batch), strict=True):
                 if id(mine) in self._last:
                     theirs.copy_(self._last[id(mine)])
+
+
+def same_layout(tensor: Tensor) -> Tensor:
+    """A copy with the same strides: what a model saves or copies can depend on them."""
+    if tensor.layout != torch.strided or tensor.is_contiguous() or 0 in tensor.stride():
+        return tensor.clone()
+    return torch.empty_strided(
+        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+    ).copy_(tensor)
 
 
 def require_one_each(

@@ -139,6 +139,13 @@ def as_table(content: bytes) -> pa.Table:
     return pa.Table.from_pandas(pd.read_csv(io.BytesIO(content)), preserve_index=False)
 
 
+def as_json_lines(content: bytes) -> bytes:
+    import io
+
+    text = pd.read_csv(io.BytesIO(content)).to_json(orient="records", lines=True)
+    return text.encode()
+
+
 def _typed(kind: str):
     """The table with its first column of a type that is no number and no word."""
 
@@ -188,6 +195,53 @@ def test_a_spoilt_table(capsys, tmp_path, monkeypatch, tables, role, how):
     assert digests(tmp_path) == before
 
 
+JSON_SPOILT = {
+    "sound": lambda b: b,
+    "a list": lambda b: b"[" + b",".join(b.splitlines()) + b"]",
+    "a number a line": lambda b: b"1\n2\n3\n",
+    "deep": lambda b: b'{"a":' + b"[" * 50_000,
+    "no comma": lambda b: b.replace(b",", b" "),
+    "single quotes": lambda b: b.replace(b'"', b"'"),
+    "nested labels": lambda b: b.replace(b'"cat"', b'["cat"]'),
+    "some labels null": lambda b: b.replace(b'"cat"', b"null", 3),
+    "no labels": lambda b: b.replace(b'"label"', b'"other"'),
+    "numbers for labels": lambda b: b.replace(b'"cat"', b"1"),
+    "half characters": lambda b: b.replace(b'"cat"', b'"c\\ud800"'),
+    "infinite": lambda b: b.replace(b"null", b"Infinity"),
+    "other keys each line": lambda b: b"".join(
+        line.replace(b'"town"', b'"town%d"' % k) for k, line in enumerate(lines(b))
+    ),
+    **{name: SPOILT[name] for name in (
+        "empty", "blank lines", "truncated", "nul bytes", "all nul", "random bytes", "scrambled",
+        "utf-16", "bom", "latin-1", "carriage returns", "windows line ends", "no last line end",
+        "long line", "rows twice", "one word", "zip magic", "parquet magic", "emoji",
+        "gzip under another name",
+    )},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("role", ["data", "clean"])
+@pytest.mark.parametrize("how", JSON_SPOILT)
+def test_spoilt_json_lines(capsys, tmp_path, monkeypatch, tables, role, how):
+    monkeypatch.chdir(tmp_path)
+    files = {name: tmp_path / f"{name}.jsonl" for name in ("data", "clean")}
+    for name, path in files.items():
+        content = as_json_lines(tables[name])
+        path.write_bytes(JSON_SPOILT[how](content) if name == role else content)
+    before = digests(tmp_path)
+    code, line = run(capsys, *arguments(files))
+    assert code in (0, 2)
+    assert code == 0 or line.startswith("reweigh: error: ")
+    assert digests(tmp_path) == before
+    if how == "sound":
+        assert code == 0, line
+        predict = ("predict", "run", "--data", files["data"], "--out", "p.csv")
+        for command in (predict, ("audit", "run", "--show", "2"), ("review", "run", "--export")):
+            code, line = run(capsys, *command)
+            assert code == 0, line
+        assert (tmp_path / "run" / "corrected.jsonl").read_bytes() == files["data"].read_bytes()
+
+
 @pytest.mark.parametrize("target", [False, True])
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_parquet_column_of_any_type(capsys, tmp_path, monkeypatch, tables, kind, target):
@@ -212,7 +266,9 @@ def test_a_parquet_column_of_any_type(capsys, tmp_path, monkeypatch, tables, kin
             assert code == 0, line
 
 
-@pytest.mark.parametrize("ending", [".parquet", ".csv.gz", ".tsv", ".xlsx", ".json", ""])
+@pytest.mark.parametrize(
+    "ending", [".parquet", ".csv.gz", ".tsv", ".xlsx", ".json", ".jsonl", ".jsonl.gz", ""]
+)
 @pytest.mark.parametrize("how", ["empty", "truncated", "random bytes", "one word", "scrambled"])
 def test_a_file_that_is_not_what_its_name_says(capsys, tmp_path, monkeypatch, tables, how, ending):
     monkeypatch.chdir(tmp_path)
@@ -221,7 +277,9 @@ def test_a_file_that_is_not_what_its_name_says(capsys, tmp_path, monkeypatch, ta
     if ending == ".parquet":
         pq.write_table(as_table(content), data)
         content = data.read_bytes()
-    if ending == ".csv.gz":
+    if ".jsonl" in ending:
+        content = as_json_lines(content)
+    if ending.endswith(".gz"):
         content = gzip.compress(content)
     data.write_bytes(SPOILT[how](content))
     clean.write_bytes(tables["clean"])

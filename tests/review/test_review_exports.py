@@ -337,3 +337,46 @@ def test_labels_cannot_break_out_of_their_line_of_the_changes(tmp_path):
     exported(folder, Decision(0, "relabel", sly))
     lines = (folder / "changes.diff").read_text().splitlines()
     assert lines[1:] == ["0: cat -> cat 99: dog -> wolf⟨U+202E⟩"]
+
+
+def json_run(folder, lines, **source):
+    data = folder / "pets.jsonl"
+    data.write_bytes(b"".join(lines))
+    suspects = [suspect(i, "cat", "dog", "{}") for i in (1, 3, 5, 7, 9)]
+    return write_run(folder / "run", suspects, data=data, rows=12, **source)
+
+
+def test_json_lines_keep_every_byte_but_the_corrected_values(tmp_path):
+    lines = [
+        f'{{"note":"n\\u00e4 {i}" , "label" :  "{"cat" if i % 2 else "dog"}","x":[{i}, 1.50]}}\r\n'.encode()
+        for i in range(12)
+    ]
+    lines.insert(2, b" \n")  # a blank line is no row
+    folder = json_run(tmp_path, lines)
+    exported(folder, *DECISIONS)
+    lines[1] = lines[1].replace(b'"cat"', b'"dog"')
+    lines[8] = lines[8].replace(b'"cat"', b'"bird"')
+    del lines[10]
+    assert (folder / "corrected.jsonl").read_bytes() == b"".join(lines)
+
+
+def test_a_number_in_json_lines_stays_a_number(tmp_path):
+    lines = [b'{"label": %d, "label": %d}\n' % (7, i % 2) for i in range(12)]
+    data = tmp_path / "rows.jsonl"
+    data.write_bytes(b"".join(lines))
+    suspects = [suspect(i, "1", "0", "{}") for i in (1, 3)]
+    folder = write_run(tmp_path / "run", suspects, data=data, rows=12, classes=["0", "1"])
+    exported(folder, Decision(1, "relabel", "0"))
+    lines[1] = b'{"label": 7, "label": 0}\n'
+    assert (folder / "corrected.jsonl").read_bytes() == b"".join(lines)
+
+
+def test_other_json_lines_than_the_run_was_trained_on_are_refused(tmp_path):
+    lines = [b'{"label": "cat"}\n'] * 12
+    folder = json_run(tmp_path, lines)
+    (tmp_path / "pets.jsonl").write_bytes(b"".join([b'{"label": "dog"}\n'] * 12))
+    with pytest.raises(DataError, match="the data have changed"):
+        exported(folder, *DECISIONS)
+    (tmp_path / "pets.jsonl").write_bytes(b"".join(lines[:11]))
+    with pytest.raises(DataError, match="11 rows"):
+        exported(folder)

@@ -127,7 +127,9 @@ def _made_of(source: SourceFile, encoder: Encoder) -> str:
     digest = hashlib.sha256(encoder_file.fingerprint(encoder).encode())
     files = source.files
     names = (
-        [files.path] if isinstance(files, Table) else [files.path / name for name in files.files]
+        files.read_from
+        if isinstance(files, Table)
+        else tuple(files.path / name for name in files.files)
     )
     for path in names:
         try:

@@ -26,18 +26,21 @@ class KeptTable(Table):
     def of(cls, table: Table, keep: Sequence[str]) -> KeptTable:
         """The table, with those columns of `keep` that it has."""
         names = tuple(name for name in table.columns if name in set(keep))
-        return cls(table.path, table.columns, table.delimiter, table.encoding, names)
+        return cls(table.path, table.columns, table.delimiter, table.encoding, table.rows, names)
 
     def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Piece]:
         """The rows in order, `columns` of them (all if None), a piece at a time."""
         wanted = list(self.columns if columns is None else columns)
         self.require(*wanted)
-        if not set(wanted) <= set(self.keep) or self.path.stat().st_size > KEPT_BYTES:
+        if not set(wanted) <= set(self.keep) or self._size() > KEPT_BYTES:
             yield from super().pieces(wanted)
         elif self._kept:
             yield from (piece.select(wanted) for piece in self._kept)
         else:
             yield from self._read_and_keep(wanted)
+
+    def _size(self) -> int:
+        return sum(path.stat().st_size for path in self.read_from)
 
     def _read_and_keep(self, wanted: list[str]) -> Iterator[Piece]:
         pieces: list[Piece] = []

@@ -48,7 +48,7 @@ class Options:
     data: Annotated[
         Path,
         Help(
-            "Rows with doubtful labels: CSV, Parquet, or a folder with one folder of images a class.",
+            "Rows with doubtful labels: CSV, JSON Lines, Parquet, or a folder with one folder of images a class.",
             "D",
         ),
     ]

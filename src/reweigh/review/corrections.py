@@ -81,7 +81,7 @@ def correct_delimited(source: RunSource, corrections: Corrections, out: IO[bytes
                     changes[place] = safe
                     met.guarded += 1
             written.write(with_cells(record, changes, delimiter=delimiter, count=len(cells)))
-    _check_rows(source, rows)
+    check_rows(source, rows)
     return met
 
 
@@ -99,7 +99,7 @@ def correct_parquet(source: RunSource, corrections: Corrections, out: IO[bytes])
                     corrections.check(index, met.labels[index])
                 writer.write_batch(_corrected(batch, column, rows, corrections))
                 rows += len(batch)
-    _check_rows(source, rows)
+    check_rows(source, rows)
     return met
 
 
@@ -151,7 +151,8 @@ def _is_blank(cells: list[str], width: int) -> bool:
     return not cells or (len(cells) == 1 and width != 1 and not cells[0].strip())
 
 
-def _check_rows(source: RunSource, rows: int) -> None:
+def check_rows(source: RunSource, rows: int) -> None:
+    """That the data have as many rows as when the run was trained."""
     if rows != source.rows:
         raise DataError(
             f"{source.data} has {rows:,} rows, but had {source.rows:,} when the run was trained; "

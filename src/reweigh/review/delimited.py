@@ -19,9 +19,14 @@ QUOTE = '"'
 
 
 @contextmanager
-def as_text(stream: IO[bytes] | gzip.GzipFile, encoding: str) -> Iterator[TextIO]:
-    """`stream` as text, line ends as they are, and back again without a loss."""
-    text = io.TextIOWrapper(stream, encoding=encoding, errors="surrogateescape", newline="")
+def as_text(
+    stream: IO[bytes] | gzip.GzipFile, encoding: str, *, newline: str = ""
+) -> Iterator[TextIO]:
+    """`stream` as text, line ends as they are, and back again without a loss.
+
+    newline    what ends a line: "" for any usual line end
+    """
+    text = io.TextIOWrapper(stream, encoding=encoding, errors="surrogateescape", newline=newline)
     try:
         yield text
     finally:
@@ -30,11 +35,11 @@ def as_text(stream: IO[bytes] | gzip.GzipFile, encoding: str) -> Iterator[TextIO
 
 
 @contextmanager
-def reading(path: Path, encoding: str) -> Iterator[TextIO]:
+def reading(path: Path, encoding: str, *, newline: str = "") -> Iterator[TextIO]:
     """The file's text; unpacked if it is a .gz."""
     with (
         gzip.open(path) if path.suffix == ".gz" else path.open("rb") as raw,
-        as_text(raw, encoding) as stream,
+        as_text(raw, encoding, newline=newline) as stream,
     ):
         yield stream
 

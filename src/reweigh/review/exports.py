@@ -1,7 +1,8 @@
 """What a review exports into the run folder, each file whole or not at all.
 
     corrected.csv   the data with the decisions carried out: new labels in the target column, dropped rows
-    (.tsv, .parquet) left out, all else as it was; for images a listing path,label
+    (.tsv, .jsonl,  left out, all else as it was; for images a listing path,label
+    .parquet)
     confirmed.csv   index,label of the rows a person kept or relabelled
     dropped.csv     index of the rows a person dropped
     changes.diff    index: given -> new, to read
@@ -20,10 +21,11 @@ from typing import IO
 from ..errors import DataError
 from ..files import whole_file, write_whole
 from ..runs import RunFile, RunSource, TrainedRun
-from ..tables import arrow
+from ..tables import JSON_LINES, arrow
 from ..text import harmless
 from . import visible_text
 from .corrections import Corrected, Corrections, correct_delimited, correct_listing, correct_parquet
+from .corrections_json import correct_json_lines
 from .decisions import Decision, check_shape, read
 from .suspects import Suspects
 
@@ -89,10 +91,12 @@ def export_run(run: TrainedRun, *, exact: bool = False) -> Exported:
 
 
 def exported_files(run: TrainedRun) -> tuple[Path, ...]:
-    """Where the four files go. Parquet stays parquet, with its types; all else becomes text."""
+    """Where the four files go. Data keep their form, if it is one that is written here; else CSV."""
     corrected = RunFile.CORRECTED_PARQUET if _is_parquet(run.source) else RunFile.CORRECTED_TEXT
     if run.source.data.name.lower().endswith((".tsv", ".tsv.gz")):
         corrected = RunFile.CORRECTED_TABS
+    if _is_json_lines(run.source):
+        corrected = RunFile.CORRECTED_LINES
     names = (corrected, RunFile.CONFIRMED, RunFile.DROPPED, RunFile.CHANGES)
     return tuple(run.path / name for name in names)
 
@@ -109,12 +113,18 @@ def _is_parquet(source: RunSource) -> bool:
         ) from None
 
 
+def _is_json_lines(source: RunSource) -> bool:
+    return source.kind != "images" and source.data.name.lower().endswith(JSON_LINES)
+
+
 def _correct(
     source: RunSource, suspects: Suspects, corrections: Corrections, out: IO[bytes]
 ) -> Corrected:
     if source.kind == "images":
         paths = _paths(suspects, corrections.changed)
         return correct_listing(source, corrections, out, paths=paths)
+    if _is_json_lines(source):
+        return correct_json_lines(source, corrections, out)
     return (correct_parquet if _is_parquet(source) else correct_delimited)(source, corrections, out)
 
 

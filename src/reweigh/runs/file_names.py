@@ -27,7 +27,7 @@ Written by `reweigh train` besides those:
 Written by `reweigh audit` and `reweigh review`:
     audit.csv           the ranking as a list
     decisions.jsonl     what people decided, in that order
-    confirmed.csv, dropped.csv, corrected.csv or corrected.parquet, changes.diff
+    confirmed.csv, dropped.csv, corrected.csv (.tsv, .parquet, .jsonl), changes.diff
 """
 
 FINAL = "final"
@@ -50,4 +50,4 @@ class RunFile:
     AUDIT_LIST, DECISIONS = "audit.csv", "decisions.jsonl"
     CONFIRMED, DROPPED, CHANGES = "confirmed.csv", "dropped.csv", "changes.diff"
     CORRECTED_TEXT, CORRECTED_PARQUET = "corrected.csv", "corrected.parquet"
-    CORRECTED_TABS = "corrected.tsv"
+    CORRECTED_TABS, CORRECTED_LINES = "corrected.tsv", "corrected.jsonl"

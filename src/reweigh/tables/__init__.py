@@ -4,6 +4,7 @@ Read in this order:
 
     cells    one column: its cells as numbers, as words, as labels; conditions as `checked == 1`
     reader   a CSV or Parquet file as columns, in pieces of bounded size
+    json_lines   the same for a file of JSON objects
     images   a folder of images with one folder per class
     labels   the labels of a file: classes, or numbers of a regression
     scan     one pass over a table: all labels, the marked rows, a random sample
@@ -16,5 +17,7 @@ from .cells import (
 )  # fmt: skip
 from .images import ImageFolder, image_pieces, list_images, open_image, open_image_folder
 from .labels import Codes, GivenLabels, LabelScan, decide_task
+from .json_lines import ENDINGS as JSON_LINES
+from .json_lines import is_blank, parsed, spans
 from .reader import PIECE_ROWS, Piece, Table, delimiter_of, is_table, open_table
 from .scan import SAMPLE_ROWS, Scan, scan_table

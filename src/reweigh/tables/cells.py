@@ -52,6 +52,17 @@ def pandas() -> Any:
     return optional("pandas", package="pandas", needed_for="reading tables")
 
 
+@cache
+def _nested() -> Any:
+    return arrow().struct([("json", arrow().string())])
+
+
+def nested_column(texts: Array) -> Array:
+    """A column of lists or records, from their JSON texts."""
+    missing = arrow("compute").is_null(texts)
+    return arrow().StructArray.from_arrays([texts], fields=list(_nested()), mask=missing)
+
+
 def unreadable(array: Array) -> str | None:
     """What a column holds that is neither number nor word, in words; None if it can be read.
 
@@ -59,6 +70,8 @@ def unreadable(array: Array) -> str | None:
     'holds lists'
     """
     types, kind = arrow("types"), array.type
+    if kind == _nested():
+        return "holds lists or records"
     if types.is_map(kind) or types.is_struct(kind) or types.is_union(kind):
         return "holds records"
     if types.is_nested(kind):
@@ -123,8 +136,7 @@ def words(array: Array, *, missing: Sequence[str] = MISSING) -> Array:
     if types.is_boolean(array.type):
         return pc.if_else(array, "True", "False")
     if unreadable(array):
-        shown = [None if cell is None else _shown(cell) for cell in array.to_pylist()]
-        return pa.array(shown, pa.string())
+        return _shown_cells(array)
     if types.is_duration(array.type):
         array = _seconds(array)
     text, nothing = pc.cast(array, pa.string()), pa.scalar(None, pa.string())
@@ -134,6 +146,14 @@ def words(array: Array, *, missing: Sequence[str] = MISSING) -> Array:
     if types.is_floating(array.type):
         return pc.if_else(pc.is_finite(array), text, nothing)
     return text
+
+
+def _shown_cells(array: Array) -> Array:
+    """A column that is unreadable, for people to see; JSON as it was written."""
+    if array.type == _nested():
+        return arrow("compute").struct_field(array, "json")
+    shown = [None if cell is None else _shown(cell) for cell in array.to_pylist()]
+    return arrow().array(shown, arrow().string())
 
 
 def _shown(cell: Any) -> str:

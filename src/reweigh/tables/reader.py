@@ -1,4 +1,4 @@
-"""Tables on disk, read in pieces: CSV (any delimiter) and Parquet.
+"""Tables on disk, read in pieces: CSV (any delimiter), Parquet, and what has a file of its own here.
 
     table = open_table("rows.csv")
     for piece in table.pieces(): ...      # pyarrow record batches, a few MB each
@@ -13,19 +13,21 @@ import gzip
 import io
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ..errors import DataError, unknown
 from ..text import first_line
+from . import json_lines
 from .cells import arrow
 
 Piece: TypeAlias = Any
 """A pyarrow record batch."""
 
 CSV, PARQUET = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
+ENDINGS = (*CSV, *PARQUET, *json_lines.ENDINGS)
 PIECE_ROWS = 65_536
 PIECE_BYTES = 8 * 2**20
 _HEAD = 2**16
@@ -38,23 +40,51 @@ _MAGIC = {
 }
 
 
+class TableRows(Protocol):
+    """The rows of a table in another form than CSV and Parquet."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """In the order of the file."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files that are read."""
+
+    def pieces(self, columns: list[str]) -> Iterator[Piece]:
+        """The rows in order, with these columns, one piece at a time."""
+
+
 @dataclass(frozen=True)
 class Table:
-    """A table that can be read again and again; `columns` in the order of the file."""
+    """A table that can be read again and again; `columns` in the order of the file.
+
+    delimiter   of a CSV; None for all else
+    rows        who reads it, if it is neither CSV nor Parquet
+    """
 
     path: Path
     columns: tuple[str, ...]
-    delimiter: str | None = None  # None: Parquet
+    delimiter: str | None = None
     encoding: str = "utf-8"
+    rows: TableRows | None = None
+
+    @property
+    def read_from(self) -> tuple[Path, ...]:
+        """All files that are read."""
+        return (self.path,) if self.rows is None else self.rows.files
 
     def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Piece]:
         """The rows in order, with some of the columns (None: all), one piece at a time."""
         wanted = list(self.columns if columns is None else columns)
         self.require(*wanted)
-        read = _read_parquet if self.delimiter is None else _read_csv
         pa = arrow()
         try:
-            yield from read(self, wanted)
+            if self.rows is not None:
+                yield from self.rows.pieces(wanted)
+            else:
+                read = _read_parquet if self.delimiter is None else _read_csv
+                yield from read(self, wanted)
         except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError) as error:
             if "UTF8" in str(error) or "codec" in str(error):
                 invalid = UnicodeError("invalid bytes")
@@ -75,7 +105,7 @@ class Table:
 
 def is_table(path: Path) -> bool:
     """Whether the name is that of a table."""
-    return path.name.lower().endswith((*CSV, *PARQUET))
+    return path.name.lower().endswith(ENDINGS)
 
 
 def open_table(path: str | Path, *, encoding: str = "utf-8") -> Table:
@@ -94,11 +124,22 @@ def open_table(path: str | Path, *, encoding: str = "utf-8") -> Table:
     name = path.name.lower()
     if name.endswith(PARQUET):
         return Table(path, _parquet_columns(path))
+    if name.endswith(json_lines.ENDINGS):
+        return _with_rows(path, encoding, json_lines.open_json_lines)
     if not name.endswith(CSV):
-        known = ", ".join((*CSV, *PARQUET))
-        raise DataError(f"{path} has an unknown ending; expected one of {known}")
+        hint = " (JSON: one object per line, in a .jsonl)" if name.endswith(".json") else ""
+        known = ", ".join(ENDINGS)
+        raise DataError(f"{path} has an unknown ending; expected one of {known}{hint}")
     header, delimiter = _csv_header(path, encoding)
     return Table(path, _checked_names(path, header), delimiter, encoding)
+
+
+def _with_rows(path: Path, encoding: str, opened: Callable[..., TableRows]) -> Table:
+    try:
+        rows = opened(path, encoding=encoding)
+    except UnicodeError as error:
+        raise _undecodable(path, encoding, error) from error
+    return Table(path, _checked_names(path, rows.columns), None, encoding, rows)
 
 
 def _parquet_columns(path: Path) -> tuple[str, ...]:

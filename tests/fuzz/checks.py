@@ -97,6 +97,11 @@ class Truth:
 
 def truths_of(spec: Spec) -> list[Truth]:
     """Plain training by brute force; `Meaningless` where PyTorch itself raises."""
+    if _drifts(spec.layers):
+        raise Meaningless(
+            "each recomputation of a checkpoint goes on with the power iteration inside it, so that "
+            "plain training has another gradient each time it is asked"
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -111,6 +116,14 @@ def truths_of(spec: Spec) -> list[Truth]:
         except Exception as error:
             raise Meaningless(f"{type(error).__name__}: {error}") from error
     return found
+
+
+def _drifts(layers: Any, *, inside: bool = False) -> bool:
+    return any(
+        (inside and layer.kind == "spectral_norm")
+        or _drifts(layer.inside, inside=inside or layer.kind == "checkpointed")
+        for layer in layers
+    )
 
 
 def _truth(spec: Spec, model: nn.Module, loss: Any, step: Step) -> Truth:

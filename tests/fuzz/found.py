@@ -5,6 +5,14 @@ from __future__ import annotations
 from .grammar import Layer, Spec, Step
 
 FOUND: dict[str, Spec] = {
+    "forward_mode lost the tangent of a Function's parameter, too little to see in float32": Spec(
+        form="volume",
+        layers=(Layer("own_linear_function"),),
+        loss="kl",
+        dtype="float32",
+        seed=2,
+        steps=(Step(n=5, m=2), Step(m=1)),
+    ),
     "a copy of the batch had other strides, and plain training's forward failed on it": Spec(
         form="volume",
         layers=(Layer("elu_"), Layer("instance_norm")),

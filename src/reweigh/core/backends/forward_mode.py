@@ -19,7 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..model import Direction, differentiable_kernels, differentiable_losses
+from ...errors import UnsupportedModelError
+from ..model import Direction, custom_function, differentiable_kernels, differentiable_losses
 from ..ops import Outlived, TangentMode, autograd_records, cell_of, tensors_in
 from ..torch_internals import OpOverload, base_of, is_mutable
 from .base import Alignment, Backend, TrainPass
@@ -112,6 +113,12 @@ class ForwardMode(Backend):
             mode.keep(losses)
         finally:
             mode.release()
-        self.path, self._last_uses = tuple(mode.path), mode.last_uses
+        path = tuple(mode.path)
+        if path != self.path and (name := custom_function(losses)) is not None:
+            raise UnsupportedModelError(
+                f"the autograd.Function {name} hides its operations, so that tangents do not get through "
+                f"it; expected operations of PyTorch: use backend='auto' or 'double_backward'"
+            )
+        self.path, self._last_uses = path, mode.last_uses
         scores = torch.zeros_like(losses) if tangent is None else tangent.detach().clone()
         return Alignment(losses.detach(), scores, lambda w: (w * losses).sum())

@@ -12,7 +12,7 @@ autograd_graph     the graph of a pass: its leaves, its hooks, a gradient of our
 
 # isort: off
 from .autograd_graph import (
-    REENTRANT_CHECKPOINT, coarsest, hidden_parameters, leaves, unhooked, with_gradient,
+    REENTRANT_CHECKPOINT, coarsest, custom_function, hidden_parameters, leaves, unhooked, with_gradient,
 )  # fmt: skip
 from .loss import (
     Batch, Loss, OnCopies, batch_size, differentiable_losses, empty, evaluate, is_flat, leading_sizes,

@@ -58,6 +58,22 @@ def coarsest(losses: Tensor) -> torch.dtype:
     return max((k for k in kinds if k.is_floating_point), key=lambda kind: torch.finfo(kind).eps)
 
 
+def custom_function(losses: Tensor) -> str | None:
+    """The name of an autograd.Function of the user's on the way to `losses`; None if there is none."""
+    seen: set[Any] = set()
+    stack: list[Any] = [losses.grad_fn]
+    while stack:
+        node = stack.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            kind = getattr(node, "_forward_cls", None)
+            # PyTorch's own, for hooks of modules and registered operations, are followed.
+            if kind is not None and not kind.__module__.startswith("torch."):
+                return str(kind.__name__)
+            stack.extend(following for following, _ in node.next_functions)
+    return None
+
+
 @contextmanager
 def unhooked(tensors: Sequence[Tensor]) -> Iterator[None]:
     """Take gradients without running the hooks registered on the tensors."""

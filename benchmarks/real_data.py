@@ -13,7 +13,7 @@ train` keeps is judged on rows that nobody saw. Beside it, each with usual setti
     cleanlab                cross-validated probabilities of the better of the two kinds for the data
                             (texts, images: regression; tables: boosting), label issues pruned, trained again
 
-Settled on seeds 1 to 3 (and yoruba's dev.tsv); the seeds of the table were then run once.
+Seeds 1 to 3 (and yoruba's dev.tsv) are for development; those of the table are to be run once.
 """
 
 from __future__ import annotations

@@ -36,6 +36,138 @@ def test_a_hook_of_a_parameter_runs_once_for_all_chunks(backend):
     assert torch.allclose(model.weight.grad, 2 * right)
 
 
+def test_a_hook_of_a_parameter_that_no_chunk_uses_is_not_called():
+    class Idle(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.unused = nn.Linear(6, 3), nn.Parameter(torch.ones(2))
+
+        def forward(self, x):
+            return self.layer(x)
+
+    model = Idle().double()
+    model.unused.register_hook(lambda g: 2 * g)  # was called with None
+    reweigh.Reweighter(model, SQUARED, chunk=2)(numbers(5), numbers(4)).loss.backward()
+    assert model.unused.grad is None
+    assert model.layer.weight.grad is not None
+
+
+def test_copies_of_a_batch_have_the_gaps_of_the_batch():
+    """A kernel reads a tensor with gaps from a copy of its own; of one without, it saves the tensor,
+    and a later write to another row of the same memory is then an error."""
+    model = nn.Sequential(
+        nn.ELU(inplace=True), nn.InstanceNorm1d(2, affine=True), nn.Flatten(), nn.Linear(6, 3)
+    ).double()
+
+    def one_by_one(model, batch):
+        return torch.cat([SQUARED(model, (x[None], y[None])) for x, y in zip(*batch, strict=True)])
+
+    def gapped(n: int):
+        return torch.randn(n, 2, 3, 2).double()[..., 0], torch.randn(n, 3).double()
+
+    train, clean = gapped(4), gapped(3)
+
+    def copied(batch):
+        return torch.stack([batch[0], batch[0]], -1)[..., 0], batch[1]
+
+    right = definition.scores(model, one_by_one, copied(train), copied(clean))
+    step = reweigh.Reweighter(model, one_by_one)(train, clean)
+    step.loss.backward()
+    assert torch.allclose(step.scores, right, rtol=1e-9)
+
+
+def test_chunks_of_a_list_of_inputs_of_other_sizes():
+    """One entry per example, though their first dimensions are no number of examples."""
+    model = nn.Linear(6, 3).double()
+
+    def loss(model, batch):
+        means = torch.stack([x.mean(0) for x in batch["images"]])
+        return (model(means) - batch["y"]).square().mean(1)
+
+    def batch(n: int):
+        return {
+            "images": [torch.randn(7 + i, 6).double() for i in range(n)],
+            "y": torch.randn(n, 3).double(),
+        }
+
+    train, clean = batch(5), batch(3)
+    right = definition.scores(model, loss, train, clean)
+    found = reweigh.Reweighter(model, loss, chunk=2)(train, clean).scores
+    assert torch.allclose(found, right, rtol=1e-9)
+
+
+@pytest.mark.parametrize("backend", ["forward_mode", "auto"])
+def test_a_small_term_that_a_function_hides_is_seen_in_float32(backend):
+    """The hidden parameter has a small part of the gradient: less than was allowed to float32."""
+
+    class Hidden(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save_for_backward(x)
+            return x * w
+
+        @staticmethod
+        def backward(ctx, g):
+            return None, (g * ctx.saved_tensors[0]).sum(0)
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.gain = nn.Linear(6, 3), nn.Parameter(torch.zeros(3))
+
+        def forward(self, x):
+            return self.body(x) + 0.2 * Hidden.apply(x[:, :3], self.gain)
+
+    torch.manual_seed(1)
+    model = Model()
+    train, clean = ((x.float(), y.float()) for x, y in (numbers(6), numbers(4)))
+    right = definition.scores(model, SQUARED, train, clean)
+    weigh = reweigh.Reweighter(model, SQUARED, backend=backend)
+    if backend == "forward_mode":
+        with pytest.raises(UnsupportedModelError, match=r"autograd\.Function"):
+            weigh(train, clean)
+    else:
+        assert torch.allclose(weigh(train, clean).scores.double(), right, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["ghost", "auto"])
+def test_a_hidden_parameter_whose_gradient_is_zero_at_first(backend):
+    """A comparison sees nothing while its part is switched off; the graph shows that it is there."""
+
+    class Hidden(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save_for_backward(x, w)
+            return x @ w
+
+        @staticmethod
+        def backward(ctx, g):
+            x, w = ctx.saved_tensors
+            return g @ w.t(), x.t() @ g
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.w, self.share = nn.Linear(6, 3), nn.Parameter(torch.randn(6, 3)), 0.0
+
+        def forward(self, x):
+            return self.body(x) + self.share * Hidden.apply(x, self.w)
+
+    model = Model().double()
+    weigh = reweigh.Reweighter(model, SQUARED, backend=backend)
+    for share in (0.0, 0.0, 1.0):  # looked at in the first two steps
+        model.share = share
+        train, clean = numbers(6), numbers(4)
+        if backend == "ghost":
+            with pytest.raises(
+                UnsupportedModelError, match="'w' is used in a way ghost cannot see"
+            ):
+                weigh(train, clean)
+        else:
+            right = definition.scores(model, SQUARED, train, clean)
+            assert torch.allclose(weigh(train, clean).scores, right, rtol=1e-9)
+
+
 def test_parameters_of_chunks_without_weight_have_a_gradient_of_zero():
     """As in plain training; None would switch off weight decay and momentum for them."""
 

@@ -76,4 +76,7 @@ FOUND: dict[str, Spec] = {
     "trained weights of the samples of a bag": Spec(
         form="tokens", layers=(Layer("weighted_bag", (1,)),)
     ),
+    "chunks of a list of inputs": Spec(
+        form="image", loss="nll", batch="listed", chunk=2, steps=(Step(n=3),)
+    ),
 }

@@ -177,6 +177,7 @@ class Tally:
         return {
             "models": self.models,
             "plain_training_fails": sum(self.plain.values()),
+            "plain_training_says": dict(self.plain.most_common()),
             "outcomes": {name: dict(self.outcomes[name].most_common()) for name in NAMES},
             "auto_takes": dict(self.choices.most_common()),
             "refusals": {name: dict(self.reasons[name].most_common()) for name in NAMES},

@@ -132,6 +132,14 @@ def require_scores(
         )
 
 
+def unseen(name: str) -> UnsupportedModelError:
+    """The error for a parameter whose gradient ghost does not find."""
+    return UnsupportedModelError(
+        f"parameter {name!r} is used in a way ghost cannot see (a custom autograd.Function or code "
+        f"outside PyTorch): use backend='auto' or 'double_backward'"
+    )
+
+
 def require_update(
     view: ModelView,
     losses: Tensor,
@@ -148,10 +156,7 @@ def require_update(
     rounding = Rounding(truth, lambda c: _gradient(losses, factors * c, theta))
     place = _different(truth, update(factors), close, rounding)
     if place is not None:
-        raise UnsupportedModelError(
-            f"parameter {direction.names[place]!r} is used in a way ghost cannot see (a custom "
-            f"autograd.Function or code outside PyTorch): use backend='auto' or 'double_backward'"
-        )
+        raise unseen(direction.names[place])
     size = dot(truth, truth).sqrt() * direction.norm_squared().sqrt()
     gap = (dot(truth, direction.values) - (factors * scores).sum()).abs()
     if not gap <= close * size and not gap <= rounding.close() * size:

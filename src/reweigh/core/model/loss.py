@@ -254,14 +254,30 @@ def tensors_of(batch: Batch) -> Iterator[Tensor]:
 
 
 def batch_size(batch: Batch, *, which: str = "train") -> int:
-    """The number of examples of a batch whose tensors all agree on it."""
+    """The number of examples of a batch whose tensors, or whose parts by their lengths, agree on it."""
     sizes = leading_sizes(batch)
+    if len(sizes) > 1:  # such as a list of images of different sizes
+        lengths = _lengths(batch.values() if isinstance(batch, Mapping) else batch)
+        sizes = lengths if len(lengths) == 1 else sizes
     if len(sizes) != 1:
         raise BatchError(
             f"the tensors of the {which} batch have first dimensions {sorted(sizes)}; expected one "
             f"common number of examples, so that the batch can be cut into chunks"
         )
     return sizes.pop()
+
+
+def _lengths(parts: Iterable[Any]) -> set[int]:
+    """The lengths of the tensors and lists among the parts of a batch."""
+    found: set[int] = set()
+    for part in parts:
+        if isinstance(part, Mapping):
+            found |= _lengths(part.values())
+        elif isinstance(part, Tensor):
+            found |= set(part.shape[:1])
+        elif isinstance(part, list | tuple):
+            found.add(len(part))
+    return found
 
 
 def rows(batch: Batch, start: int, stop: int) -> Batch:

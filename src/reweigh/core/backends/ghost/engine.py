@@ -32,7 +32,15 @@ from torch.autograd.graph import GradientEdge
 from ....errors import UnsupportedModelError
 from ...clean import Cheaper, CleanSide
 from ...model import Batch, Direction, ModelView, on_host, with_gradient
-from ...proof import Record, Records, half_probe, require_scores, require_update, score_proof
+from ...proof import (
+    Record,
+    Records,
+    half_probe,
+    require_scores,
+    require_update,
+    score_proof,
+    unseen,
+)
 from ...rounding import Rounding, strict
 from ..base import Alignment, Backend, TrainPass
 from .contact import Contact, Origin, Transposed
@@ -234,6 +242,8 @@ class GhostPass:
 
     def align(self, direction: Direction) -> Alignment:
         """The scores along `direction`, and the way to the update."""
+        if self.due():
+            self._require_seen(direction)
         if self.parts is not None:
             return self._align_parts(self.parts, direction)
         losses, due = self.losses, self.due()
@@ -253,6 +263,16 @@ class GhostPass:
         # A parameter that the loss does not touch keeps the gradient it has, as in plain training.
         reached = [p for p in direction.parameters if id(p) in self.leaves]
         return assembled(losses.detach(), scores, capture, reached)
+
+    def _require_seen(self, direction: Direction) -> None:
+        """Raise if a parameter that the loss depends on is part of no contact. Its gradient may be zero
+        in this batch, and not in the next. (A part of the loss without the batch needs no contact.)"""
+        if self.direct is not None:
+            return
+        seen = {root for contact in self.contacts for root in contact.roots()}
+        for name, parameter in zip(direction.names, direction.parameters, strict=True):
+            if id(parameter) in self.leaves and id(parameter) not in seen:
+                raise unseen(name)
 
     def _align_parts(self, parts: Tensor, direction: Direction) -> Alignment:
         """Scores [n, k]: one backward to the results per part. The update goes through the graph."""

@@ -12,6 +12,7 @@ beside it is made from these. A file that has been run at this commit is not run
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -27,13 +28,14 @@ TESTS = sorted(ROOT.glob("tests/core/test_*.py"))
 # The lowest release of the promised range, one from its middle, and the highest.
 CELLS = {"3.10": "2.6.0", "3.12": "2.9.1", "3.13": "2.15.0"}
 NEEDED = ["pytest>=8.3", "hypothesis>=6.120"]
+LONGEST = 3600  # seconds for one file of tests; what takes longer hangs
 
 
 def interpreter(version: str) -> str:
     """The interpreter of a version, such as "3.10"."""
-    found = shutil.which(f"python{version}") or next(
-        map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python")), None
-    )
+    # pyenv first: its commands on the path are there for versions that it does not run.
+    found = next(map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python")), None)
+    found = found or shutil.which(f"python{version}")
     if found is None:
         raise SystemExit(f"no Python {version} found; install it, or leave it out with --cell")
     return found
@@ -61,7 +63,10 @@ def run(python: Path, file: Path) -> dict[str, object]:
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", file]
-    subprocess.run(command, cwd=ROOT, env={**os.environ, **settings}, check=False)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            command, cwd=ROOT, env={**os.environ, **settings}, check=False, timeout=LONGEST
+        )
     if not report.exists():
         return {"tests": 0, "skipped": 0, "failed": [f"{file.name}: pytest did not end"]}
     suite = ET.parse(report).getroot()

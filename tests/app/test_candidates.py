@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
@@ -80,9 +79,18 @@ def test_with_test_rows_these_judge_and_each_is_fitted_once(tmp_path, monkeypatc
         150,
     )
     (kept,) = [each for each in summary["candidates"] if each["chosen"]]
-    frame = pd.read_csv(tmp_path / "test.csv")
-    right = (reweigh.load(tmp_path / "run").predict(frame) == frame["label"]).mean()
-    assert right == pytest.approx(kept["accuracy"]) == pytest.approx(summary["figure"])
+    assert kept["accuracy"] == pytest.approx(summary["figure"])
+    winner = json.loads((tmp_path / "run" / "winner.json").read_text())
+    assert kept["name"] == winner["name"] == "blend"
+    # What is saved is the mean by weights of what each candidate said of these rows.
+    parts, expected = winner["parts"], 0
+    for part in parts:
+        said = np.load(tmp_path / "run" / "candidates" / f"{part['name']}.npz")["probabilities"][0]
+        powers = np.maximum(said, 1e-6) ** part["sharpness"]
+        expected += part["weight"] * powers / powers.sum(1, keepdims=True)
+    predicted = reweigh.load(tmp_path / "run").predict_proba(tmp_path / "test.csv")
+    assert len(parts) > 1
+    assert np.allclose(predicted, expected, atol=1e-3)
 
 
 def test_wrong_labels_are_less_probable_by_the_posterior(tmp_path):
@@ -158,7 +166,7 @@ def test_quick_tries_three(tmp_path, capsys):
         main(["train", *arguments, "--quick", "--steps", "10", "--out", str(tmp_path / "run")])
     assert stopped.value.code == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert {each["name"] for each in summary["candidates"]} == set(contest.QUICK)
+    assert {each["name"] for each in summary["candidates"]} == {*contest.QUICK, "blend"}
     said = capsys.readouterr().out
     assert "checked (cross-validated) rows" in said
     assert "was kept" in said

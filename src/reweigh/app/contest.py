@@ -1,16 +1,16 @@
 """All candidates judged, the best kept: what `reweigh train` does after the reweighed network is trained.
 
     judged by    cross-validation over the checked rows; the rows of --test, if there are any
-    kept         the steadiest, unless one is ahead by a standard error (candidates/choice.py)
+    kept         the blend of all, unless one is clearly ahead of it (candidates/blend.py, choice.py)
     files        candidates/NAME.npz as each is judged, so that a run that is stopped goes on;
                  winner.json and winner.safetensors
 
-A network for images is judged on IMAGE_FOLDS parts of the checked rows: each takes a whole training.
+A network is judged on fewer parts of the checked rows where its training is long: see `network_folds`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +19,11 @@ import numpy as np
 from .. import candidates as all_candidates
 from ..candidates import (
     BLEND,
+    Blend,
     Candidate,
     Folds,
     Judgement,
+    Member,
     Model,
     PlainCandidate,
     PlainModel,
@@ -30,6 +32,7 @@ from ..candidates import (
 from ..errors import unknown
 from ..files import whole_file
 from ..runs import CandidateFigures, RunFile
+from ..training import Config
 from .inspection import Say
 from .network_candidates import TITLES, NetworkCandidate, NetworkModel, NetworkRuns
 from .options import Options
@@ -40,11 +43,14 @@ from .winner_file import KeptPart, save_winner
 
 FEWEST = 10
 """Fewer checked rows than this cannot judge anything."""
-IMAGE_FOLDS = 3
+LONG, VERY_LONG = 200_000, 2_000_000
+"""Examples in all steps of a training; one of an image counts as ten."""
+MOST_CLASSES, MOST_FOR_TREES = 300, 30
+"""Classes for which plain models are tried at all, and trees, which grow one for each class."""
 QUICK = ("reweigh", "linear_checked", "linear_all")
 BLEND_TITLE = "blend of several"
-STEADY = (BLEND, "linear_corrected", "reweigh")
-"""What is kept where the judging rows do not clearly say otherwise; the first that was tried."""
+STEADY = (BLEND,)
+"""What is kept where the judging rows do not clearly say otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +96,12 @@ class Arena:
     ) -> None:
         self.prepared, self.folder, self.say, self.tell = prepared, folder, say, tell
         self.rows: PlainRows = plain_rows(prepared, seed=options.seed, say=say)
-        trees = prepared.inspected.kind == "table"
         of_networks: list[Candidate] = [NetworkCandidate(name, networks) for name in TITLES]
-        of_plain = all_candidates.plain_candidates(self.rows.data, trees=trees, seed=options.seed)
+        names, self.plan = names_for(prepared, options), networks.plan
+        of_plain = all_candidates.plain_candidates(
+            self.rows.data, trees=prepared.inspected.kind == "table", seed=options.seed
+        )
         known = {c.name: c for c in [*of_networks, *of_plain]}
-        names = names_for(prepared.inspected.kind, options)
-        members = all_candidates.MEMBERS[prepared.inspected.kind]
-        self.members = [name for name in members if name in names]
         self.candidates: dict[str, Candidate] = {name: known[name] for name in names}
         self.judges = self._judges(options)
 
@@ -114,23 +119,27 @@ class Arena:
     def hold(self) -> Contest:
         """Judge all, keep one."""
         judged = {name: self._judged(each) for name, each in self.candidates.items()}
-        judges = self.judges
-        if len(self.members) > 1:
-            judged[BLEND] = all_candidates.blend(judged, self.members)
+        judges, mixture = self.judges, None
+        if len(judged) > 1:
+            mixture = all_candidates.blend([*judged.values()], judges.labels, judges.folds[0])
+            judged[BLEND] = mixture.judgement
         rights = {name: each.right(judges.labels) for name, each in judged.items()}
         chosen = all_candidates.choose(rights, STEADY)
         honest = all_candidates.honest_right(rights, STEADY, judges.folds[0])
+        members = _members(chosen, mixture)
         everything = np.arange(len(self.prepared.task.clean))
         models = {
-            name: self.candidates[name].fit(everything)[judged[name].variant]
-            for name in (self.members if chosen == BLEND else [chosen])
+            each.name: self.candidates[each.name].fit(everything)[judged[each.name].variant]
+            for each in members
         }
-        parts = [self._kept(name, model) for name, model in models.items()]
+        parts = [self._kept(each, models[each.name]) for each in members]
         save_winner(self.folder, chosen, parts, self.rows.ngrams)
         figures = self._figures(judged, rights, chosen)
+        # The blend's weights come from the test rows, if these judge: its cross-fitted figure is honest.
+        right = rights[chosen] if judges.by == "test" else self._test_right(members, models)
         return Contest(
-            figures, chosen, judges.by, honest, self._test_right(list(models.values())),
-            self._posterior(judged), why_chosen(figures, rights, judges.by, list(models)),
+            figures, chosen, judges.by, honest, right, self._posterior(judged),
+            why_chosen(figures, rights, judges.by, members),
         )  # fmt: skip
 
     def _judged(self, candidate: Candidate) -> Judgement:
@@ -154,20 +163,23 @@ class Arena:
         path.parent.mkdir(exist_ok=True)
         with whole_file(path) as stream:
             np.savez(stream, probabilities=judgement.probabilities, variant=judgement.variant)
-        self.say(f"{candidate.title}: {np.nanmean(judgement.right(judges.labels)):.1%}")
+        place = list(self.candidates).index(candidate.name) + 1
+        share = np.nanmean(judgement.right(judges.labels))
+        self.say(f"{place} of {len(self.candidates)}: {candidate.title}: {share:.1%}")
         return judgement
 
     def _most(self, name: str) -> int | None:
         """Fits for judging a candidate: folds are dealt again only for what is quick."""
-        if name in TITLES and self.prepared.inspected.kind == "images":
-            return IMAGE_FOLDS
-        return None if name.startswith("linear") else len(self.judges.folds[0])
+        once = len(self.judges.folds[0])
+        if name in TITLES:
+            return min(once, network_folds(self.plan, self.prepared.inspected.kind))
+        return None if name.startswith("linear") else once
 
-    def _kept(self, name: str, model: Model) -> KeptPart:
+    def _kept(self, member: Member, model: Model) -> KeptPart:
         if isinstance(model, NetworkModel):
-            return KeptPart(name, "encoded", model.network)
+            return KeptPart(member, "encoded", model.network)
         assert isinstance(model, PlainModel), "there are two kinds"
-        return KeptPart(name, self.rows.features, self.rows.as_saved(model.fitted))
+        return KeptPart(member, self.rows.features, self.rows.as_saved(model.fitted))
 
     def _figures(
         self, judged: dict[str, Judgement], rights: dict[str, Reals], chosen: str
@@ -189,10 +201,11 @@ class Arena:
         means = all_candidates.standing(rights)
         return tuple(sorted(found, key=lambda f: -means[f.name]))
 
-    def _test_right(self, models: Sequence[Model]) -> Reals:
+    def _test_right(self, members: Sequence[Member], models: Mapping[str, Model]) -> Reals:
         if not self.prepared.judged_on:
             return np.empty(0)
-        said = np.mean([model.probabilities("test") for model in models], axis=0)
+        each = {name: model.probabilities("test") for name, model in models.items()}
+        said = all_candidates.mixed(members, each)
         truth = self.prepared.task.test.truth.numpy()
         return np.asarray((said.argmax(1) == truth).astype(np.float64))
 
@@ -212,11 +225,27 @@ class Arena:
         return found
 
 
-def names_for(kind: str, options: Options) -> tuple[str, ...]:
-    """The candidates that are asked for."""
-    every = (*TITLES, *all_candidates.plain_names(trees=kind == "table"))
+def _members(chosen: str, mixture: Blend | None) -> tuple[Member, ...]:
+    """What the chosen one is made of; most are themselves."""
+    if chosen != BLEND:
+        return (Member(chosen, 1.0, 1.0),)
+    assert mixture is not None, "chosen, so it was judged"
+    return mixture.members
+
+
+def network_folds(plan: Config, kind: str) -> int:
+    """On how many parts a network is judged, by the size of its training, not by the clock."""
+    size = plan.steps * plan.batch.size * (10 if kind == "images" else 1)
+    return 5 if size <= LONG else 3 if size <= VERY_LONG else 1
+
+
+def names_for(prepared: Prepared, options: Options) -> tuple[str, ...]:
+    """The candidates that are asked for, of those for such data."""
+    kind, classes = prepared.inspected.kind, len(prepared.classes)
+    plain = all_candidates.plain_names(trees=kind == "table" and classes <= MOST_FOR_TREES)
+    every = (*TITLES, *(plain if classes <= MOST_CLASSES else ()))
     if options.method is not None:
         if options.method not in every:
             raise unknown("method", options.method, every)
         return (options.method,)
-    return QUICK if options.quick else every
+    return tuple(name for name in every if name in QUICK or not options.quick)

@@ -54,7 +54,7 @@ def run_training(options: Options, out: Path, signs: Signs) -> runs.RunSummary:
         signs.say(f"{out} is finished; remove it, or give another --out, to train again")
         return runs.read(out / RunFile.SUMMARY, runs.RunSummary)
     prepared = prepare(options, out, say=signs.say, progress=signs.encoding)
-    names_for(prepared.inspected.kind, options)  # an unknown one is refused before any work
+    names_for(prepared, options)  # an unknown one is refused before any work
     # Only now is the folder this run's: options that were refused must not bind the next ones.
     runs.write(out / RunFile.OPTIONS, options)
     plan, shape = choose_config(prepared, options), choose_network(prepared, options)

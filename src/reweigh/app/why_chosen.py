@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ..candidates import Reals, standing
+from ..candidates import Member, Reals, standing
 from ..runs import CandidateFigures
 
 
@@ -10,9 +10,9 @@ def why_chosen(
     figures: Sequence[CandidateFigures],
     rights: Mapping[str, Reals],
     judged_by: str,
-    members: Sequence[str],
+    members: Sequence[Member],
 ) -> str:
-    """`figures` best first; `members` are the models that are kept."""
+    """`figures` best first; `members` are what is kept."""
     if len(figures) == 1:
         return f"{_capital(figures[0].title)}: the one that was asked for."
     where = "of the test rows" if judged_by == "test" else "of the checked rows"
@@ -22,7 +22,8 @@ def why_chosen(
     titles = {each.name: each.title for each in figures}
     what = _capital(kept.title)
     if len(members) > 1:
-        what += " (" + "; ".join(titles[name] for name in members) + ")"
+        largest = sorted(members, key=lambda member: -member.weight)
+        what += " (" + "; ".join(f"{m.weight:.0%} {titles[m.name]}" for m in largest) + ")"
     sentence = f"{what} was kept: right on {_share(means[kept.name])} {where}"
     if kept is best or means[kept.name] >= means[best.name]:
         sentence += ", as many as any other or more."

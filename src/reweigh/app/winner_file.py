@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from ..candidates import Fitted, Reals, SoftmaxModel, TreesModel
+from ..candidates import Fitted, Member, Reals, SoftmaxModel, TreesModel, mixed
 from ..data import BatchOptions, Part
 from ..encoders import NgramEncoder, edge_features
 from ..errors import DataError
@@ -30,9 +30,9 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class KeptPart:
-    """A model and what it takes: see `WinnerPart`."""
+    """A model, its place in the blend, and what it takes: see `WinnerPart`."""
 
-    name: str
+    member: Member
     features: str
     model: Fitted | nn.Module
 
@@ -55,13 +55,16 @@ def save_winner(
         arrays |= {f"ngrams/{key}": value for key, value in ngrams.arrays().items()}
     write_whole(folder / RunFile.WINNER_ARRAYS, save(arrays))
     kinds = ["network" if isinstance(p.model, nn.Module) else p.model.kind for p in parts]
-    described = [WinnerPart(p.name, kind, p.features) for p, kind in zip(parts, kinds, strict=True)]
+    described = [
+        WinnerPart(p.member.name, kind, p.features, p.member.weight, p.member.sharpness)
+        for p, kind in zip(parts, kinds, strict=True)
+    ]
     write(folder / RunFile.WINNER, Winner(name, tuple(described)))
 
 
 @dataclass(frozen=True, eq=False)
 class WinnerModel:
-    """The parts of a winner: `probabilities` are the mean of theirs."""
+    """The parts of a winner: `probabilities` are the mean of theirs, by their weights."""
 
     parts: tuple[KeptPart, ...]
     ngrams: NgramEncoder | None
@@ -77,8 +80,8 @@ class WinnerModel:
             assert self.ngrams is not None, "saved with its encoder"
             assert texts is not None, "n-grams are of texts"
             rows["ngrams"] = self.ngrams.encode(texts)
-        said = [self._of(part, rows[part.features]) for part in self.parts]
-        return np.asarray(np.mean(said, axis=0))
+        said = {part.member.name: self._of(part, rows[part.features]) for part in self.parts}
+        return mixed([part.member for part in self.parts], said)
 
     def _of(self, part: KeptPart, rows: Any) -> Reals:
         if not isinstance(part.model, nn.Module):
@@ -111,12 +114,12 @@ def load_winner(folder: Path, network: Network, batch: BatchOptions) -> WinnerMo
 
 
 def _part(k: int, part: WinnerPart, arrays: Arrays, network: Network) -> KeptPart:
-    mine = _under(str(k), arrays)
+    mine, member = _under(str(k), arrays), Member(part.name, part.weight, part.sharpness)
     if part.kind != "network":
-        return KeptPart(part.name, part.features, KINDS[part.kind].of(mine))
+        return KeptPart(member, part.features, KINDS[part.kind].of(mine))
     model = make_model(network)
     model.load_state_dict({key: torch.from_numpy(value) for key, value in mine.items()})
-    return KeptPart(part.name, part.features, model.eval())
+    return KeptPart(member, part.features, model.eval())
 
 
 def _under(prefix: str, arrays: Arrays) -> dict[str, npt.NDArray[Any]]:

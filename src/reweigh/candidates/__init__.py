@@ -9,7 +9,8 @@ Read in this order:
     plain                 candidates: a model, the rows it learns, and their labels
     recipes               which of them for which kind of data
     judging               each judged by checked rows it has not seen
-    choice, blend         the one that is kept
+    blend                 all of them together
+    choice                the one that is kept
 """
 
 # isort: off
@@ -24,4 +25,4 @@ from .judging import (
     Candidate, Folds, Judgement, Model, confusion, deal, judge, judge_once, log_likelihood, usual_folds,
 )  # fmt: skip
 from .choice import Figures, choose, figures, honest_right, lead, standing
-from .blend import BLEND, MEMBERS, blend
+from .blend import BLEND, Blend, Member, blend, mixed, mixture_weights, sharpened, sharpness

@@ -1,31 +1,143 @@
-"""A blend: the mean of the probabilities of several candidates.
+"""A blend: a weighted mean of the candidates' probabilities; the judging rows give the weights.
 
-Candidates of different kinds err on different rows, so their mean is steadier than each. The members
-are fixed by the kind of data: choosing them by few checked rows would bring back the luck of that choice.
+Candidates of different kinds err on different rows, so a mean of them is better than each. With
+y_i the label of judging row i, p_k what candidate k said of it without having seen it, K candidates:
 
-    table     the corrected data under three models, and the fine-tuned network
-    text      logistic regression on the corrected data, and on all rows with the checked ones weighted
-              up; a network on texts is more certain of itself than they are, and would decide alone
-    images    the fine-tuned network, and logistic regression on the corrected data
+    sharpness   s_k maximises   sum_i log p_k(y_i)^s / sum_y p_k(y)^s  -  (log s)^2 / (2 SPREAD^2)
+    weights     w maximises     sum_i log sum_k w_k p_k(y_i)  +  PRIOR / K sum_k log w_k,   sum_k w_k = 1
+
+The sharpness makes candidates comparable: a network is more certain of itself than a regression is,
+and would decide alone. PRIOR is the weight, in rows, of "all are as good": few rows change little.
+The second problem is concave, and expectation maximisation, which raises it in every turn, is
+
+    r_ik = w_k p_k(y_i) / sum_l w_l p_l(y_i)          w_k = (PRIOR / K + sum_i r_ik) / (PRIOR + m)
+
+A row that candidate k was not judged on counts with the weights of the others alone, divided by their
+sum s_i; r_ik is then w_k / s_i for k (the draws that were in vain), and w is divided by its sum.
+
+How good the blend is, is judged on each part of the rows by weights that the other parts gave.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from .judging import Judgement
+from .judging import LEAST, Folds, Judgement
+from .learner import Places, Reals
 
 BLEND = "blend"
-MEMBERS = {
-    "table": ("linear_corrected", "forest_corrected", "boosting_corrected", "fine_tuned"),
-    "text": ("linear_corrected", "linear_weighted"),
-    "images": ("fine_tuned", "linear_corrected"),
-}
+PRIOR, SPREAD = 5.0, 0.5
+SMALLEST = 0.02
+"""Members with less weight are left out: they cost time and change nothing."""
+SETTLED, MOST = 1e-7, 5000
 
 
-def blend(judgements: Mapping[str, Judgement], members: Sequence[str]) -> Judgement:
-    """The mean of the members' probabilities; a row counts where all of them were judged."""
-    each = np.stack([judgements[name].probabilities for name in members])
-    return Judgement(BLEND, each.mean(0), 0)
+@dataclass(frozen=True)
+class Member:
+    """A candidate in the blend; the weights of all sum to one."""
+
+    name: str
+    weight: float
+    sharpness: float
+
+
+@dataclass(frozen=True, eq=False)
+class Blend:
+    """What the judging rows say of it, each by weights that it had no part in; and its members."""
+
+    judgement: Judgement
+    members: tuple[Member, ...]
+
+
+def sharpened(p: Reals, sharpness: float) -> Reals:
+    """p^sharpness, as probabilities again; [..., classes]."""
+    if sharpness == 1:
+        return p
+    powers = np.maximum(p, LEAST) ** sharpness
+    shares: Reals = powers / powers.sum(-1, keepdims=True)
+    return shares
+
+
+def blend(judgements: Sequence[Judgement], labels: Places, parts: Folds) -> Blend:
+    """Of all candidates that were judged; `parts` are those of the first dealing, and cover all rows.
+
+    Its judgement has one repeat. A row counts where all members were judged.
+    """
+    said = {each.name: each.probabilities for each in judgements}
+    found = np.full((1, *next(iter(said.values())).shape[1:]), np.nan)
+    for part in parts:
+        others = np.setdiff1d(np.arange(len(labels)), part)
+        members = _members({k: p[:, others] for k, p in said.items()}, labels[others])
+        found[0, part] = mixed(members, {k: p[0, part] for k, p in said.items()})
+    return Blend(Judgement(BLEND, found, 0), _members(said, labels))
+
+
+def mixed(members: Sequence[Member], said: Mapping[str, Reals]) -> Reals:
+    """The mean by weights, of the probabilities by name."""
+    total = sum(member.weight for member in members)
+    parts = (m.weight / total * sharpened(said[m.name], m.sharpness) for m in members)
+    return np.asarray(sum(parts))
+
+
+def _members(said: Mapping[str, Reals], labels: Places) -> tuple[Member, ...]:
+    sharp = {name: sharpness(p, labels) for name, p in said.items()}
+    likely = np.stack([_likely(sharpened(p, sharp[name]), labels) for name, p in said.items()])
+    weights = mixture_weights(likely)
+    weights = np.where(weights < SMALLEST, 0, weights)
+    weights /= weights.sum()
+    return tuple(
+        Member(name, float(w), sharp[name]) for name, w in zip(said, weights, strict=True) if w
+    )
+
+
+def _likely(p: Reals, labels: Places) -> Reals:
+    """[m] probability of the label, the mean over repeats; NaN where there is none."""
+    of_label = _of_label(p, labels)
+    known = ~np.isnan(of_label)
+    counts = known.sum(0)
+    means: Reals = np.where(counts > 0, np.nansum(of_label, 0) / np.maximum(counts, 1), np.nan)
+    return means
+
+
+def _of_label(p: Reals, labels: Places) -> Reals:
+    """[repeats, m]."""
+    places = np.broadcast_to(labels, p.shape[:-1])[..., None]
+    return np.asarray(np.take_along_axis(p, places, -1)[..., 0])
+
+
+def sharpness(p: Reals, labels: Places) -> float:
+    """s for probabilities [repeats, m, classes], NaN where nothing was said; a row counts once."""
+    from scipy.optimize import minimize_scalar
+    from scipy.special import log_softmax
+
+    known = ~np.isnan(p[..., 0])
+    counts = known / np.maximum(known.sum(0), 1)  # [repeats, m]
+    logs, count = np.log(np.maximum(p[known], LEAST)), counts[known]
+    label = np.broadcast_to(labels, known.shape)[known]
+
+    def objective(log_s: float) -> float:
+        of_label = log_softmax(np.exp(log_s) * logs, axis=1)[np.arange(len(label)), label]
+        return float(log_s**2 / (2 * SPREAD**2) - count @ of_label)
+
+    return float(np.exp(minimize_scalar(objective, bounds=(-3, 3), method="bounded").x))
+
+
+def mixture_weights(likely: Reals, *, prior: float = PRIOR) -> Reals:
+    """w [K] from the probabilities of the labels [K, m], NaN where a candidate was not judged."""
+    candidates = len(likely)
+    known: npt.NDArray[np.bool_] = ~np.isnan(likely)
+    seen = known.any(0)
+    known, p = known[:, seen], np.where(known, likely, 0)[:, seen]
+    weights = np.full(candidates, 1 / candidates)
+    for _ in range(MOST):
+        part = weights[:, None] * known
+        r = weights[:, None] * p / (weights @ p) + (weights[:, None] - part) / part.sum(0)
+        before, weights = weights, prior / candidates + r.sum(1)
+        weights = weights / weights.sum()
+        if np.abs(weights - before).max() < SETTLED:
+            break
+    return weights

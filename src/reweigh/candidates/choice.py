@@ -1,15 +1,16 @@
-"""Which candidate is kept: the steadiest, unless another is ahead by more than one standard error.
+"""Which candidate is kept: the steadiest, unless another is ahead by more than two standard errors.
 
     right_c    [m] the share of right judgements of candidate c on each row
     ahead      mean of right_c - right_steady, on the rows that both were judged on; its standard error
                is that of these differences
-    chosen     of those that are ahead by more than one standard error, the one furthest ahead; the
-               steadiest, if there is none
+    chosen     of those that are ahead by more than CLEARLY standard errors, the one furthest ahead;
+               the steadiest, if there is none
 
 The best of several on few rows is best by luck as well. So the rows must speak against the steadiest,
 rather than for the luckiest. The usual form of this rule, "the simplest within one standard error of
 the best", lets candidates in *because* their difference is uncertain: one unlike all others, judged
-on few rows, is always within one.
+on few rows, is always within one. Two errors, not one: of a dozen, one is ahead by one error in
+most runs, by luck alone.
 
     interval   half a 95% interval of an accuracy: 1.96 sqrt(p (1 - p) / (m + 4)), p = (hits + 2) / (m + 4)
                (Agresti and Coull)
@@ -26,6 +27,7 @@ import numpy.typing as npt
 from .learner import Places, Reals
 
 Z = 1.96
+CLEARLY = 2.0
 
 
 @dataclass(frozen=True)
@@ -75,12 +77,12 @@ def standing(rights: Mapping[str, Reals]) -> dict[str, float]:
 
 
 def choose(rights: Mapping[str, Reals], steady: Sequence[str]) -> str:
-    """The first of `steady` that is there, unless another is ahead by more than one standard error."""
+    """The first of `steady` that is there, unless another is clearly ahead."""
     steadiest = next(name for name in (*steady, *rights) if name in rights)
     found, furthest = steadiest, 0.0
     for name, right in rights.items():
         ahead, error = lead(right, rights[steadiest])
-        if ahead > max(error, furthest):
+        if ahead > max(CLEARLY * error, furthest):
             found, furthest = name, ahead
     return found
 

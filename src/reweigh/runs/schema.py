@@ -117,16 +117,20 @@ class WinnerPart:
 
     kind        "network", "softmax" or "trees"
     features    what it takes: "encoded" rows, "ngrams" of texts, "edges" of images
+    weight      in the mean of the parts
+    sharpness   its probabilities are taken to this power first
     """
 
     name: str
     kind: str
     features: str
+    weight: float = 1.0
+    sharpness: float = 1.0
 
 
 @dataclass(frozen=True)
 class Winner:
-    """The candidate that was kept: the mean of its parts' probabilities; most have one part.
+    """The candidate that was kept: the weighted mean of its parts' probabilities, or a single part.
 
     Of the k-th part, winner.safetensors has the arrays whose names begin with `k/`; those of the
     encoder of n-grams begin with `ngrams/`.

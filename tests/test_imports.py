@@ -47,6 +47,7 @@ IMPORTS = {
         "training",
     },
     "experiments": {
+        "audit",
         "core",
         "data",
         "files",

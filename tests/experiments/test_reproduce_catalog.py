@@ -4,6 +4,7 @@ What the paper says is written here once more, by hand, from its text and tables
 """
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ IDS = [
     "noise-level",
     "confusion",
     "curves",
+    "human-noise",
 ]
 
 CONTRACT = ("experiment", "method", "setting", "seed", "metrics", "seconds", "versions", "commit")
@@ -66,7 +68,7 @@ reweigh_literal    86.73 0.48  59.30 0.60
 """
 
 
-def test_there_are_the_ten_experiments():
+def test_there_are_the_ten_experiments_and_human_noise():
     assert list(EXPERIMENTS) == IDS
 
 
@@ -238,6 +240,49 @@ def test_a_small_cifar_has_the_papers_schedule_in_small():
     assert setup.config.optimizer == whole.config.optimizer
 
 
+@pytest.mark.parametrize("name", ["cifar10-background", "cifar10-uniform", "cifar100-background"])
+def test_a_medium_cifar_has_the_papers_schedule_batches_and_clean_images(name):
+    setup = cells(EXPERIMENTS[name], "medium")[0].setup
+    whole = cells(EXPERIMENTS[name], "paper")[0].setup
+    resnet = cells(EXPERIMENTS["cifar10-background"], "paper")[0].setup.config
+    share = setup.config.steps / resnet.steps
+    assert setup.config.early_stop.steps == share * resnet.early_stop.steps
+    assert [at for at, _ in setup.config.drops] == [share * at for at, _ in resnet.drops]
+    assert setup.config.fine_tune.steps == int(share * resnet.fine_tune.steps + 0.5)
+    assert setup.config.optimizer == whole.config.optimizer
+    assert (setup.config.batch.size, setup.config.batch.clean_size) == (100, 100)
+    assert (setup.recipe.clean, setup.recipe.clean_per_class) == (
+        whole.recipe.clean, whole.recipe.clean_per_class,
+    )  # fmt: skip
+    assert setup.backgrounds == whole.backgrounds
+
+
+@pytest.mark.parametrize("noise", ["uniform", "background"])
+def test_a_part_of_cifar100_is_never_taken_for_the_whole(noise):
+    chosen = EXPERIMENTS[f"cifar100-{noise}"]
+    assert {c.setup.recipe.dataset for c in cells(chosen, "medium")} == {"cifar100-subset"}
+    assert {c.setup.recipe.dataset for c in cells(chosen, "paper")} == {"cifar100"}
+    assert "SUBSET" in described(chosen, "medium", as_published=False)["note"]
+    assert "SUBSET" not in EXPERIMENTS[f"cifar10-{noise}"].notes["medium"]
+
+
+def test_mnist_medium_is_the_papers_setting_at_two_shares():
+    medium = cells(EXPERIMENTS["mnist-imbalance"], "medium")
+    whole = {c.setting: c.setup for c in cells(EXPERIMENTS["mnist-imbalance"], "paper")}
+    assert all(cell.setup == whole[cell.setting] for cell in medium)
+    seeds = {m: {c.seed for c in medium if c.method == m} for m in ("uniform", "reweigh_literal")}
+    assert seeds == {"uniform": set(range(5)), "reweigh_literal": set(range(10))}
+
+
+def test_human_noise_has_labels_that_people_gave_and_two_sizes_of_the_clean_set():
+    grid = cells(EXPERIMENTS["human-noise"], "medium")
+    assert {c.setup.recipe.dataset for c in grid} == {"cifar10n"}
+    found = {(c.setup.recipe.corruption, c.setup.recipe.clean) for c in grid}
+    kinds = ("human_worst", "human_random1", "human_aggregate")
+    assert found == {(kind, count) for kind in kinds for count in (100, 1000)}
+    assert all(c.setup.measure == "audit" and not c.setup.backgrounds for c in grid)
+
+
 def test_mnist_small_differs_from_the_paper_in_steps_and_seeds_alone():
     small = cells(EXPERIMENTS["mnist-imbalance"], "small")
     whole = {c.setting: c.setup for c in cells(EXPERIMENTS["mnist-imbalance"], "paper")}
@@ -252,6 +297,10 @@ def test_the_page_about_reproducing_names_every_experiment_and_scale():
     page = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text(encoding="utf-8")
     for name in [*IDS, *SCALES, "--as-published", *CONTRACT]:
         assert name in page
+    counts = re.findall(r"`reweigh reproduce (\S+) --scale medium[^`]*` \| (\d+) \|", page)
+    assert sorted(counts) == sorted(
+        (name, str(len(cells(chosen, "medium")))) for name, chosen in EXPERIMENTS.items()
+    )
     published = {name for name, chosen in EXPERIMENTS.items() if chosen.published}
     assert published == {*IDS[:5], "weight-distribution"}
 

@@ -78,6 +78,31 @@ def test_methods_seeds_and_settings_can_be_chosen(capsys, tmp_path, pretending):
     }
 
 
+def test_the_threads_of_a_cell_can_be_chosen(capsys, tmp_path, monkeypatch):
+    seen = []
+
+    def noted(cell, *, work, threads, tick):
+        seen.append(threads)
+        return pretend.run(cell, work=work, threads=threads, tick=tick)
+
+    monkeypatch.setitem(grid.run_grid.__kwdefaults__, "run", noted)
+    options = ["--scale", "smoke", "--jobs", "1", "--threads", "3", "--out", str(tmp_path)]
+    assert call(capsys, "reproduce", "curves", *options)[0] == 0
+    assert set(seen) == {3}
+
+
+def test_cells_of_another_folder_can_be_taken_over(capsys, tmp_path, pretending):
+    table, figure = tmp_path / "table", tmp_path / "figure"
+    common = ["--scale", "smoke", "--jobs", "1", "--methods", "uniform", "--out"]
+    assert call(capsys, "reproduce", "cifar10-background", *common, str(table))[0] == 0
+    options = [*common, str(figure), "--reuse", str(table)]
+    code, _, err = call(capsys, "reproduce", "confusion", *options)
+    assert code == 0
+    assert "1 of 2 cells are finished" in err
+    result = call(capsys, "reproduce", "confusion", *common, str(figure), "--reuse", "nowhere")
+    assert_one_line(*result, "there is no nowhere")
+
+
 def test_a_failed_cell_ends_in_code_1_after_the_others(capsys, tmp_path, monkeypatch):
     def fails(cell, *, work, threads, tick):
         if cell.method == "s_model":
@@ -104,6 +129,7 @@ def test_a_failed_cell_ends_in_code_1_after_the_others(capsys, tmp_path, monkeyp
         (["curves", "--scale", "smoke", "--methods", "uniform+fx"], "unknown suffix"),
         (["curves", "--scale", "smoke", "--seeds", "0"], "seeds is 0"),
         (["curves", "--scale", "smoke", "--jobs", "0"], "jobs is 0"),
+        (["curves", "--scale", "smoke", "--threads", "0"], "threads is 0"),
         (["curves", "--scale", "smoke", "--only", "rate"], "expected NAME=VALUE"),
         (["curves", "--scale", "smoke", "--only", "rat=1"], "did you mean 'rate'?"),
         (["curves", "--scale", "smoke", "--as-published"], "no --as-published"),
@@ -116,7 +142,12 @@ def test_a_bad_option_ends_in_one_line(capsys, tmp_path, arguments, part):
 
 @pytest.mark.parametrize(
     ("name", "data"),
-    [("mnist-imbalance", "mnist"), ("curves", "cifar10"), ("cifar100-uniform", "cifar100")],
+    [
+        ("mnist-imbalance", "mnist"),
+        ("curves", "cifar10"),
+        ("cifar100-uniform", "cifar100"),
+        ("human-noise", "cifar10"),
+    ],
 )
 def test_missing_data_names_the_command_that_fetches_it(capsys, tmp_path, monkeypatch, name, data):
     monkeypatch.setenv("REWEIGH_DATA", str(tmp_path / "none"))

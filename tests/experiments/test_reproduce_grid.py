@@ -232,3 +232,59 @@ def test_what_is_not_finished_is_cleared_away_only_at_the_end(tmp_path):
     assert (tmp_path / ".work").exists()
     go(tmp_path)
     assert not (tmp_path / ".work").exists()
+
+
+def confusion_after(tables, out):
+    """Figure 6, beside folders of the tables that share cells with it."""
+    chosen = EXPERIMENTS["confusion"]
+    about = described(chosen, "smoke", as_published=False)
+    ran = []
+
+    def noted(cell, *, work, threads, tick):
+        ran.append(cell.key)
+        return pretend.run(cell, work=work, threads=threads, tick=tick)
+
+    run_grid(cells(chosen, "smoke"), about, out=out, watcher=Told(), run=noted, reuse=tables)
+    return ran
+
+
+def test_a_cell_that_another_experiment_has_run_is_taken_over(tmp_path):
+    chosen = EXPERIMENTS["cifar10-background"]
+    about = described(chosen, "smoke", as_published=False)
+    table = tmp_path / "table"
+    go(table, cells(chosen, "smoke", methods=["uniform", "random"]), about=about)
+    ran = confusion_after([table], tmp_path / "figure")
+    background = "noise=background rate=0.4 seed=0"
+    assert f"uniform {background}" not in ran
+    assert f"reweigh_literal {background}" in ran
+    (taken,) = (x for x in lines(tmp_path / "figure") if "taken_from" in x)
+    (there,) = (x for x in lines(table) if x["method"] == "uniform")
+    assert taken["experiment"] == "confusion"
+    assert taken["taken_from"] == "cifar10-background"
+    for name in ("method", "setting", "seed", "metrics", "seconds", "versions", "commit"):
+        assert taken[name] == there[name]
+    details = [(folder / line["details"]).read_bytes() for folder, line in (
+        (tmp_path / "figure", taken), (table, there),
+    )]  # fmt: skip
+    assert details[0] == details[1]
+    # The same command again finds it there.
+    assert confusion_after([table], tmp_path / "figure") == []
+
+
+@pytest.mark.parametrize("change", ["setups", "version", "setting"])
+def test_a_cell_of_another_setup_is_not_taken_over(tmp_path, change):
+    chosen = EXPERIMENTS["cifar10-background"]
+    about = described(chosen, "smoke", as_published=False)
+    table = tmp_path / "table"
+    go(table, cells(chosen, "smoke", methods=["uniform"]), about=about)
+    path = table / "experiment.json"
+    kept = json.loads(path.read_text())
+    if change == "setups":
+        kept["setups"][0]["config"]["steps"] += 1
+    elif change == "version":
+        kept["version"] = "0.0.1"
+    else:
+        kept["setups"][0]["setting"]["rate"] = 0.3
+    path.write_text(json.dumps(kept))
+    ran = confusion_after([table], tmp_path / "figure")
+    assert "uniform noise=background rate=0.4 seed=0" in ran

@@ -22,6 +22,11 @@ COUNTS = {
     "lenet": 168_022,
     "mlp": 85_002,
     "digits-cnn": 151_306,
+    # convolutions, norms, hidden layer and its norm, head
+    "fast-cnn": 9 * (3 * 16 + 16 * 16 + 16 * 64 + 64 * 64 + 64 * 128 + 128 * 128)
+    + 4 * (16 + 64 + 128)
+    + (128 * 4 * 4 + 2) * 256
+    + 257 * 10,
     "image-cnn": (27 + 1) * 32 + (288 + 1) * 64 + (576 + 1) * 128 + 2049 * 128 + 129 * 10,
 }
 INPUTS = {"lenet": (1, 28, 28), "mlp": (1, 8, 8), "digits-cnn": (1, 8, 8)}
@@ -105,6 +110,25 @@ def test_wrn28_10_has_its_shapes_layer_by_layer():
     # 28 layers: the stem, 24 in units, the head and, by the authors' count, two of the shortcuts.
     assert sum(m.kernel_size == (3, 3) for m in convolutions) == 25
     assert sum(m.kernel_size == (1, 1) for m in convolutions) == 3
+
+
+def test_fast_cnn_has_its_shapes_and_only_its_first_layer_sees_the_whole_image():
+    model = models.build("fast-cnn")
+    assert shapes(model, torch.rand(2, 3, 32, 32), (nn.Conv2d, nn.Linear)) == [
+        (16, 32, 32),
+        (16, 16, 16),
+        (64, 16, 16),
+        (64, 8, 8),
+        (128, 8, 8),
+        (128, 4, 4),
+        (256,),
+        (10,),
+    ]
+    for widths in ((), (16, 0)):
+        with pytest.raises(SettingError, match="expected one block at least"):
+            models.FastCNNOptions(widths=widths)
+    with pytest.raises(SettingError, match="8 pixels or more"):
+        models.FastCNNOptions(size=7)
 
 
 def test_lenet_has_its_shapes_and_a_binary_head():

@@ -34,6 +34,16 @@ FIGURES = {
         for method in ("uniform", "reweigh_literal")
     },
     "curves": {"training-curves"},
+    "human-noise": {
+        f"{panel}-worst-{clean}{method}"
+        for clean in (100, 1000)
+        for panel, method in (
+            ("given", ""),
+            ("taken", "-uniform"),
+            ("taken", "-reweigh_literal"),
+            ("taken", "-reweigh"),
+        )
+    },
 }
 
 
@@ -116,6 +126,23 @@ def test_the_table_has_the_papers_order_and_numbers_beside_ours(pages):
     assert f"{mean:.1f}" in page
     for number in ("59.54", "2.16", "86.73", "0.48"):
         assert number in page
+
+
+def test_human_noise_has_a_second_table_of_how_well_wrong_labels_are_found(pages):
+    folder, page = pages["human-noise"]
+    accuracies, audits = tables(read_results(folder))
+    assert accuracies.head == audits.head == ["100 clean", "1,000 clean"]
+    (_, by_audit), (_, by_loss) = audits.groups
+    assert "Clean Only" in [line.name for line in by_audit]
+    assert "Clean Only" not in [line.name for line in by_loss]
+    found = {(x["method"], x["setting"]["clean"]): x["metrics"] for x in lines(folder)}
+    for group, number in ((by_audit, "audit_auroc"), (by_loss, "loss_auroc")):
+        for line in group:
+            shown = [entry.summary.mean for entry in line.entries]
+            assert shown == pytest.approx(
+                [100 * found[line.method, clean][number] for clean in (100, 1000)]
+            )
+    assert "AUROC" in page
 
 
 def test_one_seed_has_no_interval_and_the_page_says_so(pages):

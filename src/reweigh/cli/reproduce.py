@@ -17,8 +17,8 @@ _Scale = Annotated[
     str,
     typer.Option(
         metavar="SCALE",
-        help="smoke: seconds, to see it run. small: hours on two cores. "
-        "paper: the full setting, for GPUs.",
+        help="smoke: seconds, to see it run. small: hours on two cores. medium: minutes of a core for a "
+        "plain cell, about three times that for ours. paper: the full setting, for GPUs.",
     ),
 ]
 _Seeds = Annotated[
@@ -37,6 +37,13 @@ _Jobs = Annotated[
     typer.Option(
         metavar="N",
         help="Cells at a time.  [default: 2, or 1 on one core; all that a Ray cluster has room for]",
+    ),
+]
+_Threads = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Threads of a cell; another number rounds otherwise.  [default: cores / jobs]",
     ),
 ]
 _Engine = Annotated[
@@ -61,6 +68,13 @@ _AsPublished = Annotated[
         "--as-published", help="The ways of the published code where they differ from the text."
     ),
 ]
+_Reuse = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="DIR",
+        help="Take over the same cells from another experiment's results folder. May be repeated.",
+    ),
+]
 _Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Results folder.  [default: reweigh-ID-SCALE]")
 ]
@@ -74,12 +88,14 @@ def reproduce(
     methods: _Methods = None,
     only: _Only = None,
     jobs: _Jobs = None,
+    threads: _Threads = None,
     engine: _Engine = "local",
     address: _Address = None,
     as_published: _AsPublished = False,
+    reuse: _Reuse = None,
     out: _Out = None,
 ) -> None:
-    """Run an experiment of the paper: its grid of methods, settings and seeds, and the report.
+    """Run an experiment of the paper, or `human-noise`: its methods, settings and seeds, and the report.
 
     Every finished cell is kept at once; the same command goes on where it stopped and tries again
     what failed.
@@ -103,7 +119,15 @@ def reproduce(
     folder = out or Path(f"reweigh-{name}-{scale}{suffix}")
     with watching() as watcher:
         failed = run_grid(
-            grid, about, out=folder, jobs=jobs, engine=engine, address=address, watcher=watcher
+            grid,
+            about,
+            out=folder,
+            jobs=jobs,
+            threads=threads,
+            engine=engine,
+            address=address,
+            reuse=reuse or (),
+            watcher=watcher,
         )
     console.print(f"report: {write_report(folder)}", soft_wrap=True)
     if failed:
@@ -150,8 +174,8 @@ def _print_catalog(console: Console) -> None:
     console.print(table)
     console.print(
         "\ncells x optimizer steps of a cell, on the average. smoke takes seconds and needs no data; "
-        "small is for two cores; paper is for GPUs.\n"
-        "run one with: reweigh reproduce ID --scale small --jobs 2",
+        "small and medium are for two cores; paper is for GPUs.\n"
+        "run one with: reweigh reproduce ID --scale medium --jobs 2",
         style="dim",
         soft_wrap=True,
     )

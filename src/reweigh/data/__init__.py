@@ -26,13 +26,14 @@ from .streams import (
     stream_part,
 )  # fmt: skip
 from .tasks import (
-    BACKGROUNDS, CORRUPTIONS, MAJORITY_SHARES, PRESETS, Corruption, Dataset, Examples, NoisySubset,
+    BACKGROUNDS, CORRUPTIONS, HUMAN, MAJORITY_SHARES, PRESETS, Corruption, Dataset, Examples,
+    NoisySubset,
     Part, Recipe, Split, Task, background_flip, corrupt, imbalance, noisy_imbalance, pair_flip,
     prepare, preset, scaled, shares, split, transition, uniform_flip, whole,
 )  # fmt: skip
 
 __all__ = [
-    "AUGMENTATIONS", "BACKGROUNDS", "CORRUPTIONS", "MAJORITY_SHARES", "PRESETS", "SCALINGS",
+    "AUGMENTATIONS", "BACKGROUNDS", "CORRUPTIONS", "HUMAN", "MAJORITY_SHARES", "PRESETS", "SCALINGS",
     "SOURCES", "AnyPart", "AnyTask", "Augmentation", "Batch", "BatchOptions", "Corruption",
     "Dataset", "Drawn", "Examples", "Fields", "ImageEncoder", "NoisySubset", "Pair",
     "PairedBatches", "Part", "Recipe", "Scaling", "Shards", "Source", "Split", "Stream",

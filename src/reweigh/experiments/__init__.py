@@ -8,8 +8,10 @@ Read in this order:
     method_stages         what a method, as typed, is trained in
     cell_training         one cell: data, training, judgement
     weight_distribution   what Figure 3 measures besides
+    label_audit           what `human-noise` measures besides
     grid                  all cells that are missing, several at a time
     workers, ray_workers  the processes they run on: of this machine, of a Ray cluster
+    finished_elsewhere    cells that another experiment has run already
     results_folder        what is kept of finished cells, and of unfinished ones meanwhile
     provenance            versions and commit that a result was made with
     demo, demo_results    `reweigh demo`: its grid, its judgement, its results.json

@@ -22,6 +22,7 @@ from ..models import build
 from ..results import Json
 from ..training import Config, Now, Outcome, fit, read_model
 from .experiment import Cell
+from .label_audit import audit_labels
 from .method_stages import MethodStage, stages
 from .training_setup import Setup, digest
 from .weight_distribution import weigh_unseen
@@ -112,6 +113,17 @@ def run_cell(cell: Cell, *, work: Path, threads: int | None, tick: Tick) -> Json
             seed=cell.seed,
         )
         metrics |= _rounded(summary)
+    if setup.measure == "audit":
+        tuned = bool(trained.plan[-1].start)  # on the clean images: its ledger is of those
+        numbers, matrix = audit_labels(
+            outcome.model,
+            trained.outcomes[-2 if tuned else -1].ledger,
+            trained.task.train,
+            len(trained.task.classes),
+            trained.config.batch,
+        )
+        metrics |= _rounded(numbers)
+        details |= matrix
     return {"metrics": metrics, "seconds": round(time.monotonic() - begun, 2), "details": details}
 
 

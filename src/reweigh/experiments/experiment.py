@@ -12,7 +12,7 @@ from ..errors import SettingError, unknown
 from ..methods import parse
 from .training_setup import Setting, Setup, Value, digest
 
-SCALES = ("smoke", "small", "paper")
+SCALES = ("smoke", "small", "medium", "paper")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Experiment:
     """One table or figure.
 
     shows      what the report draws: "table", "imbalance", "weights", "clean-size", "noise-level",
-               "confusion" or "curves"
+               "confusion", "curves" or "human"
     rows       methods in the paper's order; those that no row names are left out of the tables
     claims     what the paper says of it in words and numbers, for figures without a table
     notes      how a scale differs from the paper, for the reader

@@ -7,7 +7,7 @@ failed. A cell that fails is noted and does not stop the others.
 import os
 import shutil
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +18,7 @@ from ..results import Json
 from . import ray_workers
 from .cell_training import cell_steps, run_cell
 from .experiment import Cell
+from .finished_elsewhere import finished_elsewhere
 from .method_stages import stages
 from .results_folder import ResultsFolder, WorkFolder, alone
 from .workers import Stopped, Tick, run_tasks
@@ -77,6 +78,7 @@ def run_grid(
     threads: int | None = None,
     engine: str = "local",
     address: str | None = None,
+    reuse: Sequence[Path] = (),
     watcher: Watcher,
     run: CellRunner = run_cell,
 ) -> list[Cell]:
@@ -84,11 +86,15 @@ def run_grid(
 
     engine: "local" processes, 2 if `jobs` is None; or "ray", on the cluster at `address`, as many as
     it has room for. There a cell has one thread; here `threads`, or those that `jobs` leave to it.
+    reuse: results folders of other experiments, whose cells are taken over where they are the same.
     """
-    _check(cells, jobs=jobs, engine=engine, address=address)
+    _check(cells, jobs=jobs, threads=threads, engine=engine, address=address)
     with alone(out):
         results = ResultsFolder(out, description)
-        missing = [cell for cell in _ordered(cells) if cell.key not in results.lines]
+        missing = _missing(cells, results)
+        for cell, record in finished_elsewhere(missing, results.description, reuse):
+            results.add(cell, record)
+        missing = _missing(cells, results)
         results.retry(missing)
         watcher.start(cells, results.lines, sum(map(cell_steps, missing)))
         cores = os.cpu_count() or 1
@@ -99,21 +105,9 @@ def run_grid(
         threads = threads or 1
         work = WorkFolder.of(results.work)
         tasks = [CellJob(cell, run, work, threads) for cell in missing]
-        attempts = (
-            run_tasks(attempt_cell, tasks, jobs=jobs or 1, tick=watcher.tick, threads=threads)
-            if engine == "local"
-            else ray_workers.run_tasks(
-                attempt_cell,
-                tasks,
-                jobs=jobs,
-                tick=watcher.tick,
-                lost=lambda job, why: Attempt(job.cell, None, why),
-                address=address,
-            )
-        )
         failed = []
         try:
-            for tried in attempts:
+            for tried in _attempts(tasks, jobs, engine, address, watcher):
                 if tried.record is None:
                     results.fail(tried.cell, tried.error, tried.traceback)
                     watcher.failed(tried.cell, tried.error)
@@ -127,7 +121,31 @@ def run_grid(
     return failed
 
 
-def _check(cells: Sequence[Cell], *, jobs: int | None, engine: str, address: str | None) -> None:
+def _attempts(
+    tasks: list[CellJob], jobs: int | None, engine: str, address: str | None, watcher: Watcher
+) -> Iterator[Attempt]:
+    """What becomes of the jobs, as they are finished."""
+    if engine == "local":
+        threads = tasks[0].threads if tasks else 1
+        return run_tasks(attempt_cell, tasks, jobs=jobs or 1, tick=watcher.tick, threads=threads)
+    return ray_workers.run_tasks(
+        attempt_cell,
+        tasks,
+        jobs=jobs,
+        tick=watcher.tick,
+        lost=lambda job, why: Attempt(job.cell, None, why),
+        address=address,
+    )
+
+
+def _check(
+    cells: Sequence[Cell],
+    *,
+    jobs: int | None,
+    threads: int | None,
+    engine: str,
+    address: str | None,
+) -> None:
     """Refuse what cannot be run, before anything is written."""
     if engine not in ENGINES:
         raise unknown("engine", engine, ENGINES)
@@ -135,8 +153,9 @@ def _check(cells: Sequence[Cell], *, jobs: int | None, engine: str, address: str
         raise SettingError(f"address {address!r} with engine {engine!r}; expected engine 'ray'")
     if engine == "ray":
         ray_workers.require_ray()
-    if jobs is not None and jobs < 1:
-        raise SettingError(f"jobs is {jobs}; expected 1 or more")
+    for what, count in (("jobs", jobs), ("threads", threads)):
+        if count is not None and count < 1:
+            raise SettingError(f"{what} is {count}; expected 1 or more")
     if not cells:
         raise SettingError("no cell is left to run; expected --methods and --only to leave some")
     for name in {cell.setup.recipe.dataset for cell in cells}:
@@ -155,6 +174,10 @@ def attempt_cell(job: CellJob, tick: Tick) -> Attempt:
         line = " ".join(f"{type(error).__name__}: {error}".split())
         return Attempt(job.cell, None, line, traceback.format_exc())
     return Attempt(job.cell, record)
+
+
+def _missing(cells: Sequence[Cell], results: ResultsFolder) -> list[Cell]:
+    return [cell for cell in _ordered(cells) if cell.key not in results.lines]
 
 
 def _ordered(cells: Sequence[Cell]) -> list[Cell]:

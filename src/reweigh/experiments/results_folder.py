@@ -32,7 +32,8 @@ class ResultsFolder:
 
     def __init__(self, folder: Path, description: Json) -> None:
         self.folder = writable_folder(folder)
-        _claim(folder, {**description, "version": __version__})
+        self.description = {**description, "version": __version__}
+        _claim(folder, self.description)
         (folder / DETAILS).mkdir(exist_ok=True)
         self.work = folder / WORK
         self.work.mkdir(exist_ok=True)
@@ -76,9 +77,9 @@ def _line(cell: Cell, outcome: Json) -> Json:
         "method": cell.method,
         "setting": dict(cell.setting),
         "seed": cell.seed,
-        **outcome,
         "versions": versions(),
         "commit": commit(),
+        **outcome,  # one that was taken over has versions and a commit of its own
     }
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
-from ..data import Recipe
+from ..data import HUMAN, Recipe
 from ..errors import unknown
 from ..training import Config
 
@@ -29,7 +29,8 @@ class Setup:
     scaling        "unit", "symmetric", or "standard": mean 0 and variance 1 over the train images
     backgrounds    the background class of seed 0, 1, ..., cycled; empty: the recipe's own
     as_published   the published code's network details and data rules instead of the paper's text
-    measure        "weights": weigh hyper-validation batches with the trained model
+    measure        "weights": weigh hyper-validation batches with the trained model;
+                   "audit": how well the run tells wrong train labels from right ones
     """
 
     recipe: Recipe
@@ -48,6 +49,8 @@ class Setup:
                 recipe = replace(recipe, **{name: float(value)})  # type: ignore[arg-type]
             elif name == "noise":
                 recipe = replace(recipe, corruption=f"{value}_flip")
+            elif name == "labels":
+                recipe = replace(recipe, corruption=f"{HUMAN}{value}")
             elif name == "clean":
                 count = int(value)
                 recipe = replace(recipe, clean=count, clean_per_class=0, clean_even=True)
@@ -55,7 +58,7 @@ class Setup:
                 size = min(config.batch.clean_size, count)
                 config = replace(config, batch=replace(config.batch, clean_size=size))
             else:
-                raise unknown("variable", name, ("share", "noise", "rate", "clean"))
+                raise unknown("variable", name, ("share", "noise", "rate", "labels", "clean"))
         return replace(self, recipe=recipe, config=config)
 
     def changed(self, **config: Any) -> Setup:

@@ -4,8 +4,8 @@
     build("wrn28-10", as_published=True)        as in the paper's public code, not as in its text
     ResNet(ResNetOptions(depth=32, ...))        or with options of your own
 
-Read in this order: `resnet` and `wide_resnet` (with `residual_parts`), `lenet`, `image_cnn`,
-`small_networks`; `initialisation` is how their weights start.
+Read in this order: `resnet` and `wide_resnet` (with `residual_parts`), `lenet`, `fast_cnn`,
+`image_cnn`, `small_networks`; `initialisation` is how their weights start.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +18,7 @@ from torch import nn
 from ..errors import SettingError, unknown
 from . import resnet as _resnet
 from . import wide_resnet as _wide
+from .fast_cnn import FastCNN, FastCNNOptions
 from .image_cnn import ImageCNN, ImageCNNOptions
 from .lenet import LeNet, LeNetOptions
 from .residual_parts import Norm
@@ -26,7 +27,7 @@ from .small_networks import MLP, DigitsCNN, MLPOptions
 from .wide_resnet import WideResNet, WideResNetOptions
 
 __all__ = [
-    "MLP", "MODELS", "DigitsCNN", "ImageCNN", "ImageCNNOptions", "LeNet", "LeNetOptions",
+    "MLP", "MODELS", "DigitsCNN", "FastCNN", "FastCNNOptions", "ImageCNN", "ImageCNNOptions", "LeNet", "LeNetOptions",
     "MLPOptions", "Norm", "ResNet", "ResNetOptions", "WideResNet", "WideResNetOptions", "build",
 ]  # fmt: skip
 
@@ -52,6 +53,7 @@ MODELS: Mapping[str, Callable[[int, bool], nn.Module]] = MappingProxyType(
         "wrn16-4": _residual(WideResNet, _wide.AS_PUBLISHED, depth=16, width=4),
         "wrn28-10": _residual(WideResNet, _wide.AS_PUBLISHED, depth=28, width=10),
         "mlp": lambda classes, _: MLP(MLPOptions(classes=classes)),
+        "fast-cnn": lambda classes, _: FastCNN(FastCNNOptions(classes=classes)),
         "image-cnn": lambda classes, _: ImageCNN(ImageCNNOptions(classes=classes)),
         "digits-cnn": lambda classes, _: DigitsCNN(classes),
     }

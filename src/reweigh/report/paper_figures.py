@@ -11,13 +11,14 @@ import numpy as np
 from ..results import Json, Results
 from .figures import Draw, Palette, Panel, PaperFigure
 from .lines import against, during_training
-from .tables import NOISES
+from .tables import NOISES, titles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
 BINS = 16
+DRAWN = ("uniform", "reweigh_literal", "reweigh")  # whose matrices stand beside the annotators'
 TOP = 4.0  # times an equal share; what is beyond stands in the last bar
 
 
@@ -120,10 +121,52 @@ def _flipped_to(results: Results, method: str, setting: Json) -> str:
     return f"“{results.details(line)['classes'][classes[line['seed'] % len(classes)]]}”"
 
 
-def _matrix(results: Results, method: str, setting: Json) -> Draw:
+def _people_and_networks(results: Results) -> PaperFigure:
+    """What those who gave the labels took for what, and what networks take after training on them."""
+    panels = []
+    for setting, title in zip(results.settings, titles(results.settings), strict=True):
+        shown = [row for row in results.rows if results.of(row["method"], setting)]
+        name = "-".join(str(value) for value in setting.values())
+        for row in shown[:1]:
+            panels.append(
+                Panel(
+                    f"given-{name}",
+                    " ".join(["The labels as given", title]).strip(),
+                    "Confusion matrix of the given labels against the true ones.",
+                    _matrix(results, row["method"], setting, "given", "called"),
+                    (3.6, 3.6),
+                )
+            )
+        for row in shown:
+            if row["method"] in DRAWN:
+                panels.append(
+                    Panel(
+                        f"taken-{name}-{row['method']}",
+                        " ".join([row["name"], title]).strip(),
+                        f"Confusion matrix of {row['name']} on the test images.",
+                        _matrix(results, row["method"], setting),
+                        (3.6, 3.6),
+                    )
+                )
+    return PaperFigure(
+        "What train images of each class (rows) were called by those who labelled them, and what "
+        "networks trained on those labels take test images for (columns); the darker, the larger the "
+        "share of the row. To see: whether a network has learnt the habits of the annotators, such as "
+        "cats for dogs, or only those that are hard to tell apart.",
+        panels,
+    )
+
+
+def _matrix(
+    results: Results,
+    method: str,
+    setting: Json,
+    entry: str = "confusion",
+    columns: str = "taken for",
+) -> Draw:
     """Squares of one colour, the darker the larger the share; rows are the true classes."""
     details = results.details(results.of(method, setting)[0])
-    counts = np.array(details["confusion"], dtype=float)
+    counts = np.array(details[entry], dtype=float)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     names = details["classes"]
 
@@ -141,7 +184,7 @@ def _matrix(results: Results, method: str, setting: Json) -> Draw:
         axes.set_xticks(places, names, rotation=90)
         axes.set_yticks(places, names)
         axes.tick_params(length=0, labelsize=8)
-        axes.set(xlim=(0, n), ylim=(n, 0), xlabel="taken for", ylabel="true class", aspect="equal")
+        axes.set(xlim=(0, n), ylim=(n, 0), xlabel=columns, ylabel="true class", aspect="equal")
         axes.grid(visible=False)
         for side in ("top", "right"):
             axes.spines[side].set_visible(True)
@@ -173,5 +216,6 @@ KINDS: dict[str, Callable[[Results], PaperFigure]] = {
         caption="Test accuracy against the share of flipped labels. To see: how fast each line falls.",
     ),
     "confusion": _confusions,
+    "human": _people_and_networks,
     "curves": during_training,
 }

@@ -13,7 +13,7 @@ def titles(settings: list[Json]) -> list[str]:
     """Each setting in the reader's words: only the variables in which they differ."""
     varying = [
         name
-        for name in ("noise", "rate", "share", "clean")
+        for name in ("labels", "noise", "rate", "share", "clean")
         if len({setting.get(name) for setting in settings}) > 1
     ]
     return [" ".join(_words(name, setting[name]) for name in varying) for setting in settings]
@@ -24,6 +24,8 @@ def _words(name: str, value: Any) -> str:
         return f"{100 * value:g}%"
     if name == "noise":
         return NOISES.get(value, str(value))
+    if name == "clean":
+        return f"{value:,} clean"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -56,7 +58,10 @@ class ResultTable:
 
 def tables(results: Results) -> list[ResultTable]:
     """What the experiment's kind asks for."""
-    return [(_weights if results.about["shows"] == "weights" else _accuracies)(results)]
+    shows = results.about["shows"]
+    if shows == "weights":
+        return [_weights(results)]
+    return [_accuracies(results), *([_audits(results)] if shows == "human" else [])]
 
 
 def _accuracies(results: Results) -> ResultTable:
@@ -133,3 +138,32 @@ def _weights(results: Results) -> ResultTable:
             lines.append(TableLine(name, "", [TableEntry(summarise(v)) for v in values]))
         groups.append((title, lines))
     return ResultTable("Shares in percent.", [name for name, _ in columns], groups)
+
+
+def _audits(results: Results) -> ResultTable:
+    """How well each run finds the wrong train labels: by the audit, and by the loss alone."""
+    kinds = {
+        "audit_auroc": "Ranked as `reweigh audit` does",
+        "loss_auroc": "Ranked by the mean loss of the run",
+    }
+    settings = results.settings
+    groups = []
+    for number, title in kinds.items():
+        lines = []
+        for row in results.rows:
+            of_setting = [
+                [100 * m[number] for m in _metrics(results, row["method"], s) if number in m]
+                for s in settings
+            ]
+            if any(of_setting):
+                entries = [TableEntry(summarise(v) if v else None) for v in of_setting]
+                lines.append(TableLine(row["name"], row["method"], entries))
+        groups.append((title, lines))
+    head = ["This run"] if len(settings) == 1 else titles(settings)
+    return ResultTable(
+        "AUROC of finding the wrong train labels, times 100; 50 is guessing.", head, groups
+    )
+
+
+def _metrics(results: Results, method: str, setting: Json) -> list[Json]:
+    return [line["metrics"] for line in results.of(method, setting)]

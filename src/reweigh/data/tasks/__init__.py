@@ -16,4 +16,4 @@ from .corruptions import (
 from .dataset import Dataset, Examples, Part, whole
 from .presets import BACKGROUNDS, MAJORITY_SHARES, PRESETS, preset, scaled
 from .splits import NoisySubset, Split, first_of_each, imbalance, noisy_imbalance, shares, split
-from .task import Recipe, Task, prepare
+from .task import HUMAN, Recipe, Task, prepare

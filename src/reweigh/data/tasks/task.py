@@ -21,6 +21,7 @@ from .dataset import Dataset, Part, whole
 from .splits import evenly, imbalance, shares, split
 
 HUMAN = "human_"
+"""Begins the name of a corruption that is none: labels people gave, such as "human_worst"."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ..experiment import GUARDED, OURS, Block, Experiment, Row
 from ..training_setup import Setting, Setup, Value
-from .cifar import BACKGROUND, NOTES, RATE, SMOKE, UNIFORM, drawn, full, halfway, small
+from .cifar import BACKGROUND, NOTES, RATE, SMOKE, UNIFORM, drawn, full, halfway, medium, small
 
 TEN = "cifar10-background"
 BASELINE, EARLY = Row("uniform", "Baseline"), Row("uniform+es", "Baseline +ES")
@@ -46,6 +46,7 @@ WEIGHTS = Experiment(
     blocks={
         "smoke": _block(_weighed(SMOKE), (OURS,), (BACKGROUND,)),
         "small": _block(_weighed(small(TEN)), (OURS,), (BACKGROUND,)),
+        "medium": _block(_weighed(medium(TEN)), (OURS,), (BACKGROUND,), seeds=3),
         "paper": _block(_weighed(full(TEN)), (OURS,), (BACKGROUND,), seeds=5),
     },
     published={
@@ -68,6 +69,7 @@ CLEAN_SIZE = Experiment(
     blocks={
         "smoke": _block(SMOKE, _SIZES, _varied("clean", 15, 50)),
         "small": _block(_at_class_3(small(TEN)), _SIZES, _varied("clean", 15, 50, 100, 500)),
+        "medium": _block(_at_class_3(medium(TEN)), _SIZES, _varied("clean", *CLEAN_SIZES)),
         "paper": _block(_at_class_3(full(TEN)), _SIZES, _varied("clean", *CLEAN_SIZES), seeds=5),
     },
     claims=(
@@ -88,6 +90,7 @@ NOISE_LEVEL = Experiment(
     blocks={
         "smoke": _block(SMOKE, _LEVELS, _varied("rate", 0.0, RATE)),
         "small": _block(small(TEN), _LEVELS, _varied("rate", 0.0, 0.2, 0.4, 0.5)),
+        "medium": _block(medium(TEN), _LEVELS, _varied("rate", *RATES, 0.6)),
         "paper": _block(full(TEN), _LEVELS, _varied("rate", *RATES), seeds=5),
     },
     claims=(
@@ -111,7 +114,7 @@ CONFUSION = Experiment(
                 *_block(setup("cifar10-uniform"), _COMPARED, (UNIFORM,)),
                 *_block(setup(TEN), _COMPARED, (BACKGROUND,)),
             )
-            for scale, setup in (("small", small), ("paper", full))
+            for scale, setup in (("small", small), ("medium", medium), ("paper", full))
         },
     },
     claims=("Most of the noise that the baseline has learnt is gone from ours.",),
@@ -128,6 +131,7 @@ CURVES = Experiment(
     blocks={
         "smoke": _block(SMOKE, _DRAWN, (BACKGROUND,)),
         "small": _block(drawn(small(TEN)), _DRAWN, (BACKGROUND,)),
+        "medium": _block(drawn(medium(TEN), points=20), _DRAWN, (BACKGROUND,)),
         "paper": _block(full(TEN), _DRAWN, (BACKGROUND,)),
     },
     claims=(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..experiment import GUARDED, OURS, Block, Experiment, Row, Target
 from ..training_setup import Setting, Value
-from .cifar import BACKGROUND, NOTES, SMOKE, UNIFORM, full, small
+from .cifar import BACKGROUND, NOTES, SMOKE, SUBSET_NOTES, SUBSETS, UNIFORM, full, medium, small
 
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 REPEATED = (
@@ -17,6 +17,13 @@ REPEATED = (
     OURS.method,
     GUARDED.method,
 )  # of the small scale, where the rest has one seed
+TELLING = (
+    "random",
+    "clean_only",
+    "uniform+ft",
+    "weighted+ft",
+    "mentornet",
+)  # medium repeats these too
 # What labels are flipped to, and the title of the methods with clean images.
 WORDS: dict[Value, tuple[str, str]] = {
     "uniform": ("any other class", "Using clean images"),
@@ -91,11 +98,20 @@ def _table(number: int, lines: tuple[PaperLine, ...], dataset: str, setting: Set
                 Block(small(name), methods, (setting,), seeds=1),
                 Block(small(name), REPEATED, (setting,), seeds=3),
             ),
+            "medium": (
+                Block(medium(name), methods, (setting,), seeds=1),
+                Block(
+                    medium(name),
+                    tuple(m for m in methods if m in (*REPEATED, *TELLING)),
+                    (setting,),
+                    seeds=3,
+                ),
+            ),
             "paper": (Block(full(name), methods, (setting,), seeds=5),),
         },
         published={"paper": (Block(full(name, published=True), methods, (setting,), seeds=5),)},
         clean_title=clean_title,
-        notes=NOTES,
+        notes=SUBSET_NOTES if dataset in SUBSETS else NOTES,
     )
 
 

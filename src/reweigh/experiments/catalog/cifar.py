@@ -33,7 +33,7 @@ SGD = Optimizer("sgd", learning_rate=0.1, momentum=0.9, weight_decay=2e-4)
 BATCH = BatchOptions(size=100, clean_size=100)
 CURVE = 40  # points on a training curve
 SMALL_SIZE, SMALL_STEPS = 4600, 1600
-MEDIUM_SIZE, MEDIUM_STEPS = 16_000, 4000
+MEDIUM_SIZE, MEDIUM_STEPS = 16_000, 5000
 NOTES = {
     "small": "This is a reduced setting, with fewer images, a smaller network and a shorter schedule "
     "than the paper's: compare the order of the methods, not the numbers.",

@@ -5,7 +5,8 @@
 
 A cell is a data set, a kind of wrong labels and a seed; it is appended to results/audit/cells.jsonl
 when it is done. All rank the same train examples, 40% of whose labels are wrong: flipped to any other
-class, all flipped to one class, or, in cifar10n, given by people ("worst"; 40% wrong, too). All train the same small network for as many steps.
+class, all flipped to one class, or, in cifar10n, given by people ("worst"; 40% wrong, too). All train
+the same small network for as many steps.
 
     ours         reweighed by 10 clean examples a class (digits: 5); suspicion as `reweigh audit` has it
                  after `reweigh train --compare`, which trains plainly too

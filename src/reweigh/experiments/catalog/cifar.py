@@ -4,7 +4,7 @@
 |-------|------------------------------|-------------------------------|---------------------|-------|
 | paper | 50,000, 5,000 of them hyper- | ResNet-32 (background flips), | 80,000 (60,000);    | 5,000 |
 |       | validation, cropped, flipped | WRN-28-10 (uniform flips)     | WRN 60,000          |       |
-| medium| 16,000, 1,000 of them hyper- | fast-cnn, for both            | 4,000 (3,000)       | 250   |
+| medium| 16,000, 1,000 of them hyper- | fast-cnn, for both            | 5,000 (3,750)       | 312   |
 |       | validation, mirrored         |                               |                     |       |
 | small | 4,600, 500 of them hyper-    | ResNet-8 on half-size maps,   | 1,600 (1,200)       | 100   |
 |       | validation, as they are      | for both                      |                     |       |

@@ -37,6 +37,7 @@ class RealSet:
     """rows: cells, a column "text", or images [n, h, w]; truth and given [n] are names of classes.
 
     test: the last so many rows are the test set of the data themselves; 0: drawn by seed
+    largest: so many rows to train on, so that a cell takes about a minute
     """
 
     kind: str
@@ -44,7 +45,7 @@ class RealSet:
     truth: np.ndarray
     given: Callable[[int], np.ndarray]
     test: int = 0
-    largest: int = 3000
+    largest: int = 1500
 
 
 def _trees(features: pd.DataFrame | np.ndarray, truth: np.ndarray, *, count: int, leaves: int,
@@ -126,7 +127,7 @@ def reviews(folder: Path) -> RealSet:
     rule = re.compile(r"\b(great|love|best|delicious|good|perfect)\b")
     given = np.where(frame["review"].str.contains(rule), "great", "other")
     return RealSet("text", frame[["review"]].rename(columns={"review": "text"}),
-                   frame["score"].to_numpy(), lambda seed: given, largest=2000)  # fmt: skip
+                   frame["score"].to_numpy(), lambda seed: given)  # fmt: skip
 
 
 PACKAGES = {
@@ -168,9 +169,7 @@ def docstrings(folder: Path) -> RealSet:
         return next(found, "numpy")
 
     given = np.array([rule(text) for text in frame["text"]])
-    return RealSet(
-        "text", frame[["text"]], frame["label"].to_numpy(), lambda seed: given, largest=2000
-    )
+    return RealSet("text", frame[["text"]], frame["label"].to_numpy(), lambda seed: given)
 
 
 def yoruba(folder: Path) -> RealSet:

@@ -43,7 +43,7 @@ def test_all_candidates_are_judged_and_one_is_kept(tmp_path):
     assert set(names) == {
         "reweigh", "fine_tuned", "plain", "blend", "linear_checked", "linear_all", "linear_weighted",
         "linear_corrected", "forest_checked", "forest_corrected", "boosting_checked", "boosting_all",
-        "boosting_corrected",
+        "boosting_corrected", "linear_pruned", "forest_pruned", "boosting_pruned",
     }  # fmt: skip
     (kept,) = [each for each in summary["candidates"] if each["chosen"]]
     for each in summary["candidates"]:

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from ..candidates import Member, Reals, standing
 from ..runs import CandidateFigures
 
+SHOWN = 3
+
 
 def why_chosen(
     figures: Sequence[CandidateFigures],
@@ -23,7 +25,9 @@ def why_chosen(
     what = _capital(kept.title)
     if len(members) > 1:
         largest = sorted(members, key=lambda member: -member.weight)
-        what += " (" + "; ".join(f"{m.weight:.0%} {titles[m.name]}" for m in largest) + ")"
+        named = [f"{m.weight:.0%} {titles[m.name]}" for m in largest[:SHOWN]]
+        more = [f"and {len(largest) - SHOWN} more"] if len(largest) > SHOWN else []
+        what += " (" + "; ".join(named + more) + ")"
     sentence = f"{what} was kept: right on {_share(means[kept.name])} {where}"
     if kept is best or means[kept.name] >= means[best.name]:
         sentence += ", as many as any other or more."

@@ -4,6 +4,7 @@ checked     the checked rows alone
 all         all train rows as they are labelled
 weighted    both; a checked row counts max(1, n / 2m)
 corrected   both, the train rows with the posterior of their labels (posterior.py)
+pruned      both, without the train rows whose given label is not the most probable by that posterior
 """
 
 from __future__ import annotations
@@ -70,10 +71,9 @@ def joined(data: PlainData, checked: Places) -> Rows:
     return np.concatenate([data.features["train"], data.features["checked"][checked]])
 
 
-def weights(data: PlainData, checked: Places) -> Reals:
-    """What each of those counts."""
-    n, m = len(data.given), len(checked)
-    return np.concatenate([np.ones(n), np.full(m, checked_weight(n, m))])
+def weights(train: int, checked: int) -> Reals:
+    """What each of so many train rows counts, and then each of so many checked ones."""
+    return np.concatenate([np.ones(train), np.full(checked, checked_weight(train, checked))])
 
 
 def on_checked(learners: Sequence[Learner]) -> Callable[[PlainData, Places], list[Fitted]]:
@@ -104,7 +104,7 @@ def on_both(learner: Learner) -> Callable[[PlainData, Places], list[Fitted]]:
 
     def fit(data: PlainData, checked: Places) -> list[Fitted]:
         labels = one_hot(np.concatenate([data.given, data.labels[checked]]), data.classes)
-        return [learner.fit(joined(data, checked), labels, weights(data, checked))]
+        return [learner.fit(joined(data, checked), labels, weights(len(data.given), len(checked)))]
 
     return fit
 
@@ -150,6 +150,22 @@ def on_corrected(
     def fit(data: PlainData, checked: Places) -> list[Fitted]:
         q = np.mean([source.rounds(data, checked)[0].q for source in sources], axis=0)
         labels = np.concatenate([q, one_hot(data.labels[checked], data.classes)])
-        return [learner.fit(joined(data, checked), labels, weights(data, checked))]
+        return [learner.fit(joined(data, checked), labels, weights(len(data.given), len(checked)))]
+
+    return fit
+
+
+def on_pruned(
+    learner: Learner, sources: Sequence[Posteriors]
+) -> Callable[[PlainData, Places], list[Fitted]]:
+    """Train rows whose label is the most probable by those posteriors, and checked rows that count more."""
+
+    def fit(data: PlainData, checked: Places) -> list[Fitted]:
+        q = np.mean([source.rounds(data, checked)[0].q for source in sources], axis=0)
+        kept = np.flatnonzero(q.argmax(1) == data.given)
+        rows = np.concatenate([data.features["train"][kept], data.features["checked"][checked]])
+        labels = np.concatenate([data.given[kept], data.labels[checked]])
+        counts = weights(len(kept), len(checked))
+        return [learner.fit(rows, one_hot(labels, data.classes), counts)]
 
     return fit

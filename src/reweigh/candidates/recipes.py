@@ -18,6 +18,7 @@ from .plain import (
     on_both,
     on_checked,
     on_corrected,
+    on_pruned,
 )
 from .softmax_regression import SoftmaxRegression
 from .trees import Boosting, Forest
@@ -27,6 +28,7 @@ ROWS = {
     "all": "all rows as labelled",
     "weighted": "all rows, the checked ones weighted up",
     "corrected": "the corrected data",
+    "pruned": "without rows that look wrong",
 }
 STRENGTHS = (1.0, 10.0)
 """Of a regression on the checked rows alone."""
@@ -36,9 +38,11 @@ LINEAR = tuple(f"linear_{rows}" for rows in ROWS)
 TREES = (
     "forest_checked",
     "forest_corrected",
+    "forest_pruned",
     "boosting_checked",
     "boosting_all",
     "boosting_corrected",
+    "boosting_pruned",
 )
 
 
@@ -57,18 +61,22 @@ def plain_candidates(data: PlainData, *, trees: bool, seed: int = 0) -> list[Pla
         _named("linear", "all", linear, data, on_all(linear)),
         _named("linear", "weighted", linear, data, on_both(linear)),
         _named("linear", "corrected", linear, data, by_line),
+        _named("linear", "pruned", linear, data, on_pruned(linear, [by_line])),
     ]
     if not trees:
         return made
     forest, boosting = Forest(seed=seed), Boosting(seed=seed)
     by_forest = Posteriors(forest, forest, (1,))
+    sources = [by_line, by_forest]
     return [
         *made,
         _named("forest", "checked", forest, data, on_checked([forest])),
         _named("forest", "corrected", forest, data, by_forest),
+        _named("forest", "pruned", forest, data, on_pruned(forest, sources)),
         _named("boosting", "checked", boosting, data, on_checked([boosting])),
         _named("boosting", "all", boosting, data, on_all(boosting)),
-        _named("boosting", "corrected", boosting, data, on_corrected(boosting, [by_line, by_forest])),
+        _named("boosting", "corrected", boosting, data, on_corrected(boosting, sources)),
+        _named("boosting", "pruned", boosting, data, on_pruned(boosting, sources)),
     ]  # fmt: skip
 
 

@@ -188,7 +188,7 @@ def digit_images(folder: Path) -> RealSet:
     bunch = datasets.load_digits()
     truth = np.array([f"digit {name}" for name in bunch.target])
     weak = _trees(bunch.data, truth, count=3, leaves=14, rows=12)
-    return RealSet("images", (bunch.images * 15.9).astype(np.uint8), truth, weak, largest=1200)
+    return RealSet("images", (bunch.images * 15.9).astype(np.uint8), truth, weak, largest=400)
 
 
 SETS: dict[str, Callable[[Path], RealSet]] = {

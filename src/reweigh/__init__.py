@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
     # isort: off
     from .core import (
-        Choice, Finding, Reweighter, Step, effective_sample_size, example_scores, gradient_rule,
+        Choice, Finding, Reweighter, Step, Window, effective_sample_size, example_scores, gradient_rule,
         per_example, tangent_rule, validate, weights_from_scores,
     )  # fmt: skip
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Choice", "Finding", "Reweighter", "Step", "effective_sample_size", "example_scores",
+    "Choice", "Finding", "Reweighter", "Step", "Window", "effective_sample_size", "example_scores",
     "gradient_rule", "load", "per_example", "pseudo_clean", "suggest_clean", "tangent_rule",
     "validate", "weights_from_scores",
 ]  # fmt: skip

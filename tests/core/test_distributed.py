@@ -36,6 +36,12 @@ SCENARIOS = {
     "plain, literal": Shared(wrap="plain", train=(0, 5), options={"safeguard": None}),
     "last layer": Shared(options={"params": "2"}, train=(6, 3)),
     "chunks": Shared(train=(7, 2), options={"chunk": 3}),
+    "a window": Shared(train=(7, 2, 5), clean=(3, 4), window=2),
+    "a window, plain, literal": Shared(
+        wrap="plain", train=(1, 6), window=4, options={"safeguard": None}
+    ),
+    "a window, nothing here": Shared(train=(0, 5), clean=(5, 0), window=1),
+    "a window, negative": Shared(opposed=0, window=1, options={"safeguard": None}),
     "a rule of one's own": Shared(train=(6, 3), options={"rule": softened}),
     "a rule of one's own, literal": Shared(
         wrap="plain", options={"rule": softened, "safeguard": None}

@@ -131,6 +131,9 @@ class Shared:
     accumulate: int = 1
     opposed: int | None = None
     parts: bool = False  # two losses an example
+    window: int | None = (
+        None  # the share in micro-batches of so many; the reference knows nothing of it
+    )
     options: dict[str, Any] = field(default_factory=dict)
 
     def build(self) -> nn.Module:
@@ -167,6 +170,17 @@ class Shared:
         model = self.build()
         return self._train(model, model, whole)
 
+    def weighed(self, weigh: reweigh.Reweighter, train: Any, clean: Any) -> Any:
+        """A step, or a window that looks like one."""
+        if self.window is None or not dist.is_initialized():
+            return weigh(train, clean)
+        parts = [part.split(self.window) for part in (*train, *clean)]
+        window = weigh.window(
+            list(zip(*parts[:2], strict=True)), list(zip(*parts[2:], strict=True))
+        )
+        assert torch.equal(torch.cat(window.weights), window.step.weights)
+        return window.step
+
     def __call__(self, rank: int, world: int) -> dict[str, Any]:
         """One process of several, on its shares."""
         module = model = self.build()
@@ -187,7 +201,7 @@ class Shared:
         for step in range(STEPS):
             held = isinstance(model, DistributedDataParallel) and (step + 1) % self.accumulate
             with model.no_sync() if held else contextlib.nullcontext():
-                one = weigh(*batches(step))
+                one = self.weighed(weigh, *batches(step))
                 one.loss.backward()
             for name, value in (("weights", one.weights), ("scores", one.scores),
                                 ("factor", one.factor), ("clean_loss", one.clean_loss),

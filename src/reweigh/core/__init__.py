@@ -29,12 +29,12 @@ from .reweighter import Reweighter
 from .rule import effective_sample_size, weights_from_scores
 from .safeguard import Safeguard
 from .scores import example_scores
-from .step import Step
+from .step import Step, Window
 from .validate import Finding, validate
 
 # The public names. What else is imported above serves our other packages.
 __all__ = [
-    "BACKENDS", "Choice", "Finding", "Group", "Reweighter", "Safeguard", "Step",
+    "BACKENDS", "Choice", "Finding", "Group", "Reweighter", "Safeguard", "Step", "Window",
     "effective_sample_size", "example_scores", "gradient_rule", "group_of", "per_example",
     "tangent_rule", "validate", "weights_from_scores",
 ]  # fmt: skip

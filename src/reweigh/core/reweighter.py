@@ -5,6 +5,7 @@ weight_i = max(score_i, 0) / sum_j max(score_j, 0)
 update   = the user's optimizer on  sum_i weight_i f_i
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from .._warn import warn
 from .backends import Choice
 from .health import EVAL_MODE, RunHealth, likely_left_in_eval
-from .model import Batch, Loss, ModelView, Params
+from .model import Batch, Loss, ModelView, Params, clean_batches, micro_batches
 from .processes import Group
 from .rule import (
     BatchSummary,
@@ -26,7 +27,7 @@ from .rule import (
 )
 from .safeguard import Safeguard, make_safeguard
 from .session import Session, TwoSides
-from .step import Step
+from .step import Step, Window
 from .update import ONE, Geometry, update_of
 
 
@@ -89,26 +90,52 @@ class Reweighter:
 
     def __call__(self, train: Batch, clean: Batch) -> Step:
         """Weigh `train` against `clean`; call `.loss.backward()` on what comes back."""
-        steps: list[Step] = []
+        return self._step(train, clean)[0]
+
+    def window(self, batches: Iterable[Batch], clean: Batch) -> Window:
+        """Weigh the micro-batches of one optimizer step as one batch, in the memory of one of them.
+
+        batches: with the same columns; sizes may differ. One `backward()` on what comes back leaves the
+                 gradient of the joined batch, so call `optimizer.step()` next.
+        clean:   one batch, or a list of batches with these columns, which are run one by one.
+
+        The clean gradient is computed once. BatchNorm sees each micro-batch as a batch of its own.
+
+        >>> from reweigh import per_example
+        >>> weigh = Reweighter(nn.Linear(2, 2), per_example(nn.functional.cross_entropy))
+        >>> train = (torch.eye(2), torch.tensor([0, 1]))
+        >>> window = weigh.window([train, train, train], clean=train)
+        >>> window.backward()
+        >>> [len(weights) for weights in window.weights]
+        [2, 2, 2]
+        """
+        train = micro_batches(batches)
+        self._session.require_unchunked()
+        return Window.of(*self._step(train, clean_batches(clean, train)))
+
+    def _step(self, train: Batch, clean: Batch) -> tuple[Step, Sequence[torch.Size]]:
+        """The step; and the shapes of the losses of its micro-batches, if any."""
+        steps: list[tuple[Step, Sequence[torch.Size]]] = []
 
         def weigh() -> Tensor:
             steps.append(self._weigh(train, clean))
-            return steps[0].loss
+            return steps[0][0].loss
 
         with torch.enable_grad():
             loss = self._session.through_wrapper(weigh)
-        return steps[0] if loss is steps[0].loss else replace(steps[0], loss=loss)
+        step, shapes = steps[0]
+        return step if loss is step.loss else replace(step, loss=loss), shapes
 
-    def _weigh(self, train: Batch, clean: Batch) -> Step:
+    def _weigh(self, train: Batch, clean: Batch) -> tuple[Step, Sequence[torch.Size]]:
         self._check_mode()
-        sides = self._session.both_sides(train, clean)
+        sides = self._session.both_sides(train, clean, proportional=self._rule is None)
         self.backend = sides.settled.choice
         alignment = sides.settled.alignment
         weights, joined = self._weights(sides)
         self._health.finite(alignment.losses, sides.clean.losses, alignment.scores, joined)
         self._health.weights(weights, joined)
         loss, factor = self._guarded(sides, weights, joined)
-        return Step(
+        step = Step(
             loss=loss,
             weights=weights,
             scores=alignment.scores,
@@ -117,6 +144,7 @@ class Reweighter:
             factor=factor,
             joined=joined,
         )
+        return step, alignment.shapes
 
     def _weights(self, sides: TwoSides) -> tuple[Tensor, BatchSummary | None]:
         """The weights of this process's examples; and of the joined batch, in numbers."""

@@ -24,6 +24,7 @@ from .model import (
     Batch,
     Direction,
     Loss,
+    MicroBatches,
     ModelView,
     OnCopies,
     Params,
@@ -112,14 +113,25 @@ class Session:
         """The parameters that are aligned; an error if there is none."""
         return select(self.model, self._params)
 
+    def require_unchunked(self) -> None:
+        """Raise if batches are cut into chunks: the micro-batches of a window are its chunks."""
+        if self._chunk is not None:
+            raise SettingError(
+                f"chunk={self._chunk} with a window, whose micro-batches are in memory one at a time "
+                f"already; expected chunk=None: pass smaller micro-batches instead"
+            )
+
     def through_wrapper(self, step: Callable[[], Tensor]) -> Tensor:
         """The loss that `step()` computes; as one forward of DistributedDataParallel, if any."""
         return step() if self._wrapper is None else through(self._wrapper, step)
 
-    def both_sides(self, train: Batch, clean: Batch, *, cheapest: bool = True) -> TwoSides:
+    def both_sides(
+        self, train: Batch, clean: Batch, *, cheapest: bool = True, proportional: bool = False
+    ) -> TwoSides:
         """The clean side, and the train batch along it.
 
-        cheapest: also in one pass, or with a clean gradient in factors, where that is the same.
+        cheapest:     also in one pass, or with a clean gradient in factors, where that is the same.
+        proportional: the weights will be in proportion to the positive scores.
         """
         require_same_device(train, clean)
         group = self._processes()
@@ -129,7 +141,8 @@ class Session:
         known = state.watch
         view.watch, view.looking = known.value, known.uses + 1 >= known.next_look
         with muted(view) if view.backward_hooked() else nullcontext():
-            sides = self._sides(TrainPass(view, self.loss, train), clean, state, group, cheapest)
+            pass_ = TrainPass(view, self.loss, train, proportional and not view.backward_hooked())
+            sides = self._sides(pass_, clean, state, group, cheapest)
         known.uses += 1
         if view.looking:
             known.next_look = next_look(known.uses)
@@ -149,7 +162,8 @@ class Session:
         alone_in_process = PROCESS_SWITCHES if group.size == 1 else nullcontext()
         with alone_in_process, torch.compiler.set_stance("force_eager"):  # see model/modes.py
             # One pass first, from the first step on: a run that is resumed has the same bits.
-            if ghost is not None and self._chunk is None and ghost.one_pass.possible is not False:
+            whole = self._chunk is None and not isinstance(pass_.batch, MicroBatches)
+            if ghost is not None and whole and ghost.one_pass.possible is not False:
                 both = ghost.one_pass.align(pass_, clean, state.parameters)
                 if both is not None:
                     choice = selection.choice or selection.settle_on_ghost(view)
@@ -178,10 +192,11 @@ class Session:
     ) -> Settled:
         """As `_aligned`, for a forward that writes to its input: each pass gets a copy of its own, and
         the batch looks afterwards as after one forward."""
-        if self._chunk is not None:
+        if self._chunk is not None or isinstance(pass_.batch, MicroBatches):
+            what = "a window" if self._chunk is None else f"chunk={self._chunk}"
             raise UnsupportedModelError(
-                f"chunk={self._chunk} with a model that writes to its input in place; expected one that "
-                f"works on a copy, since chunks are run again in backward()"
+                f"{what} with a model that writes to its input in place; expected one that "
+                f"works on a copy, since chunks may be run again in backward()"
             )
         loss, batch = OnCopies(self.loss), mapped(pass_.batch, _copied)
         settled = self._aligned(TrainPass(pass_.view, loss, batch), direction, selection, group)
@@ -196,7 +211,8 @@ class Session:
         Ghost proves itself, so that alone, nobody else has to judge or to be asked.
         """
         choice, ghost = selection.choice, selection.ghost
-        if choice is not None and ghost is not None and group.size == 1 and self._chunk is None:
+        whole = self._chunk is None and not isinstance(pass_.batch, MicroBatches)
+        if choice is not None and ghost is not None and group.size == 1 and whole:
             require_examples(pass_.batch, which="train")
             start = pass_.view.start
             try:

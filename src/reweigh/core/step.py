@@ -1,7 +1,11 @@
-"""One reweighed step: the loss to call backward on, and how the batch went."""
+"""One reweighed step: the loss to call backward on, and how the batch, or the window, went."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from .rule import BatchSummary, effective_sample_size
@@ -63,3 +67,65 @@ class Step:
             f"effective_sample_size={ess:.1f} of {n}, zero_share={float(self.zero_share):.2f}, "
             f"factor={float(self.factor):.2g})"
         )
+
+
+@dataclass(frozen=True)
+class Window:
+    """The outcome of weighing the micro-batches between two optimizer steps as one batch.
+
+    loss:    as `Step.loss`, of all micro-batches: one `backward()` leaves the gradient of the joined
+             batch. Do not divide it by the number of micro-batches.
+    weights, scores, losses: a list with one tensor per micro-batch. The weights sum to one over all.
+    step:    the same as a `Step` of the joined batch.
+    """
+
+    step: Step
+    weights: list[Tensor]
+    scores: list[Tensor]
+    losses: list[Tensor]
+
+    @classmethod
+    def of(cls, step: Step, shapes: Sequence[torch.Size]) -> Window:
+        """The step on the joined batch, cut into micro-batches whose losses had these shapes."""
+        cut = (_cut(values, shapes) for values in (step.weights, step.scores, step.losses))
+        return cls(step, *cut)
+
+    @property
+    def loss(self) -> Tensor:
+        """The scalar sum_i weights_i * losses_i over the window."""
+        return self.step.loss
+
+    def backward(self) -> None:
+        """Leave the gradient of the joined batch in `.grad`, as `loss.backward()` does."""
+        self.step.loss.backward()
+
+    @property
+    def clean_loss(self) -> Tensor:
+        """The mean loss of the clean batch."""
+        return self.step.clean_loss
+
+    @property
+    def factor(self) -> Tensor:
+        """How much of the step the safeguard lets through."""
+        return self.step.factor
+
+    @property
+    def effective_sample_size(self) -> Tensor:
+        """How many losses of the window the weights amount to."""
+        return self.step.effective_sample_size
+
+    @property
+    def zero_share(self) -> Tensor:
+        """The share of the losses of the window that got no weight."""
+        return self.step.zero_share
+
+    def __repr__(self) -> str:
+        return f"Window({len(self.weights)} micro-batches, {self.step!r})"
+
+
+def _cut(values: Tensor, shapes: Sequence[torch.Size]) -> list[Tensor]:
+    pieces = values.split([shape[0] for shape in shapes])
+    return [
+        piece if len(shape) == 1 else piece[:, : shape[1]]
+        for piece, shape in zip(pieces, shapes, strict=True)
+    ]

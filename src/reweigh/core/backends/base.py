@@ -1,9 +1,10 @@
 """What every back-end takes and returns, and what it is: the contract of the table."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from ..model import Batch, Direction, Loss, ModelView
@@ -12,11 +13,15 @@ from ..proof import Proof, Records, score_proof
 
 @dataclass(frozen=True)
 class TrainPass:
-    """A training forward that is still to be run: the model as it is now, the loss, the batch."""
+    """A training forward that is still to be run: the model as it is now, the loss, the batch.
+
+    proportional: the weights will be in proportion to the positive scores, as the paper's are.
+    """
 
     view: ModelView
     loss: Loss
     batch: Batch
+    proportional: bool = False
 
 
 @dataclass(frozen=True)
@@ -28,12 +33,14 @@ class Alignment:
     weighted: weights, as losses -> the scalar sum_i weights_i * losses_i, whose `.backward()` trains the
               model. It belongs to this very pass and costs no second forward.
     proof:    a comparison with autograd that is still to be judged; None where none was due.
+    shapes:   of the losses of each micro-batch, where they were put together from several.
     """
 
     losses: Tensor
     scores: Tensor
     weighted: Callable[[Tensor], Tensor]
     proof: Proof | None = None
+    shapes: Sequence[torch.Size] = ()
 
 
 class Backend(Protocol):

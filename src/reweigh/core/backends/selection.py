@@ -15,12 +15,12 @@ import torch
 
 from ..._warn import warn
 from ...errors import ReweighError, SettingError, UnsupportedModelError
-from ..model import Direction, ModelView, empty, require_examples
+from ..model import Direction, MicroBatches, ModelView, empty, require_examples
 from ..processes import ALONE, Group, barred
 from ..proof import Proof, require_scores
 from ..rule import ScoreSums, combined, sums_of
 from .base import Alignment, TrainPass, proven
-from .chunked import align_in_chunks
+from .chunked import align_in_parts, chunks
 from .empty_share import is_empty, nothing, without_statistics
 from .ghost import Ghost, SeveralLosses
 from .order import order_for
@@ -103,11 +103,12 @@ class BackendSelection:
         closed = barred(pass_.view, bool(self.exchanges)) if shared else {}
         if group.size == 1:
             require_examples(pass_.batch, which="train")
-        elif self.chunk is not None and closed:
+        elif closed and (self.chunk is not None or isinstance(pass_.batch, MicroBatches)):
+            what = "a window" if self.chunk is None else f"chunk={self.chunk}"
             raise SettingError(
-                f"chunk={self.chunk} with a model whose forward exchanges data between processes, "
-                f"which may hold different numbers of chunks; expected chunk=None: take smaller "
-                f"batches instead"
+                f"{what} with a model whose forward exchanges data between processes, "
+                f"which may hold different numbers of chunks; expected one batch per process: take "
+                f"smaller batches instead"
             )
         settled = self._settle(_Task(pass_, direction, group, closed))
         if len(settled.alignment.losses) == 0 and (settled.sums is None or not settled.sums.count):
@@ -210,11 +211,15 @@ class BackendSelection:
         backend, pass_, direction = self._backends[name], task.pass_, task.direction
         if task.group.size > 1 and is_empty(pass_.batch):
             if not task.closed:
-                return nothing(pass_.view.model)
+                none = nothing(pass_.view.model)
+                parts = pass_.batch if isinstance(pass_.batch, MicroBatches) else ()
+                return replace(none, shapes=[none.losses.shape for _ in parts])
             with without_statistics(pass_.view):
                 return backend.align(pass_, direction)
+        if isinstance(pass_.batch, MicroBatches):
+            return align_in_parts(backend, pass_, direction, pass_.batch)
         if self.chunk is not None:
-            return align_in_chunks(backend, pass_, direction, chunk=self.chunk)
+            return align_in_parts(backend, pass_, direction, chunks(pass_.batch, self.chunk))
         return backend.align(pass_, direction)
 
 

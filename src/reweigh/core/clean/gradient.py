@@ -20,6 +20,7 @@ from ..model import (
     Batch,
     Direction,
     Loss,
+    MicroBatches,
     ModelView,
     empty,
     evaluate,
@@ -135,6 +136,8 @@ def _gradient(
 ) -> tuple[Tensor, Sequence[Tensor]]:
     """The losses of a clean batch, and the gradient of what `reduction` makes of them."""
     with view.isolated(own_stream=True), torch.enable_grad():
+        if isinstance(clean, MicroBatches):
+            return _summed_gradient(view, loss, clean, theta, reduction, listener)
         with listener or nullcontext():
             losses = evaluate(view.model, loss, clean, which="clean")
         reduced = reduction(require_gradient(losses, which="clean"))
@@ -142,6 +145,27 @@ def _gradient(
         if values is None:
             values = _shards(view, reduced, theta) if view.sharded else _dense(reduced, theta)
     return losses.detach(), values
+
+
+def _summed_gradient(
+    view: ModelView, loss: Loss, clean: MicroBatches, theta: Sequence[nn.Parameter],
+    reduction: Callable[[Tensor], Tensor], listener: Listener | None,
+) -> tuple[Tensor, Sequence[Tensor]]:  # fmt: skip
+    """As `_gradient`, of clean micro-batches one after the other. Only one at a time has a graph."""
+    found: list[Tensor] = []
+    total: list[Tensor] = []
+    for part in clean:
+        with listener or nullcontext():
+            losses = evaluate(view.model, loss, part, which="clean")
+        reduced = require_gradient(losses, which="clean").sum()
+        values = _shards(view, reduced, theta) if view.sharded else _dense(reduced, theta)
+        total = [a + b for a, b in zip(total, values, strict=True)] if total else list(values)
+        found.append(losses.detach())
+        del losses, reduced  # and with them the graph
+    joined = torch.cat(found)
+    if reduction is torch.mean:
+        total = [value / max(1, len(joined)) for value in total]
+    return joined, tuple(total)
 
 
 def _dense(scalar: Tensor, theta: Sequence[nn.Parameter]) -> tuple[Tensor, ...]:

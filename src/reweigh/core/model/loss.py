@@ -30,6 +30,12 @@ Batch = Any
 Loss = Callable[[nn.Module, Batch], Tensor]
 
 
+class MicroBatches(tuple[Batch, ...]):
+    """Batches that are weighed as one, and are never in memory together."""
+
+    __slots__ = ()
+
+
 def per_example(criterion: Callable[..., Tensor], **options: Any) -> Loss:
     """Turn a criterion into a loss for `(inputs, targets)` batches: the mean over each example.
 
@@ -216,6 +222,8 @@ def leaves_of(batch: Batch) -> Sequence[Any]:
     """Everything in a batch that is no container; a UserDict is one."""
     if is_flat(batch):
         return tuple(batch)
+    if isinstance(batch, MicroBatches):
+        return [leaf for part in batch for leaf in leaves_of(part)]
     leaves: list[Any] = tree_leaves(batch)
     if not any(isinstance(leaf, Mapping) for leaf in leaves):
         return leaves

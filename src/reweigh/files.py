@@ -1,12 +1,14 @@
 """Files that other processes may be looking at.
 
 write_whole, whole_file   write beside the target, then rename onto it: a reader never sees a part
+whole_folder              the same for a new folder
 locked                    one process at a time
 writable_folder           try to write, before any work is done
 sync_folder               a new name in a folder survives a power cut
 """
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -50,6 +52,32 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `path` when the block ends well, and vanishes otherwise.
+
+    `path` must not be there, or be an empty folder.
+    """
+    fresh: str | None = None
+    try:
+        fresh = tempfile.mkdtemp(prefix=f"{_FRESH}{path.name}-", dir=path.parent)
+        yield Path(fresh)
+        for file in (each for each in Path(fresh).rglob("*") if each.is_file()):
+            with file.open("rb") as stream:
+                os.fsync(stream.fileno())
+        os.chmod(fresh, 0o755)  # mkdtemp gives 0700
+        with suppress(FileNotFoundError):
+            path.rmdir()  # Windows renames onto nothing that is there
+        os.rename(fresh, path)
+        sync_folder(path.parent)
+    except BaseException as error:
+        if fresh is not None:
+            shutil.rmtree(fresh, ignore_errors=True)
+        if isinstance(error, OSError) and not isinstance(error, ReweighError):
+            raise unwritable(path, error) from error
+        raise
+
+
 def unwritable(path: Path, error: OSError) -> StorageError:
     """The error for a file that could not be written."""
     return StorageError(
@@ -61,7 +89,10 @@ def unwritable(path: Path, error: OSError) -> StorageError:
 def sweep(folder: Path) -> None:
     """Remove what a killed process left half-written in `folder`."""
     for fresh in folder.glob(f"{_FRESH}*"):
-        fresh.unlink(missing_ok=True)
+        if fresh.is_dir():
+            shutil.rmtree(fresh, ignore_errors=True)
+        else:
+            fresh.unlink(missing_ok=True)
 
 
 @contextmanager

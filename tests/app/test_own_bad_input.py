@@ -429,7 +429,7 @@ def test_a_run_that_can_only_be_looked_at(capsys, here, run, monkeypatch):
     def refuse(path):
         raise files.unwritable(path, OSError(errno.EROFS, "Read-only file system"))
 
-    monkeypatch.setattr("reweigh.app.row_files.whole_file", refuse)
+    monkeypatch.setattr("reweigh.exchange.row_files.whole_file", refuse)
     code, printed = call(capsys, "audit", "reweigh-run", "--show", "2")
     assert code == 0
     assert "suspicion" in printed.out

@@ -15,7 +15,7 @@ Read in this order:
     final_outputs    what the final model says of each row
     advice           what to know before trusting it
     summary          the figures of a run, and how much better it is than plain training
-    audit            the ranking of its rows (row_files)
+    audit            the ranking of its rows; audit_list, as the user wants it
     predict          new rows
 """
 
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 from .options import Help, Options, flag, shown_options  # all but Options for our command line only
 
 if TYPE_CHECKING:
+    from .audit_list import read_audit_list, write_audit_list
     from .predict import Predictor, load, write_predictions
-    from .row_files import read_audit_list, write_audit_list
     from .training_run import Signs, run_training, train
 
 __all__ = [
@@ -38,7 +38,7 @@ __all__ = [
 _HOMES = {
     "predict": ("Predictor", "load", "write_predictions"),
     "training_run": ("Signs", "run_training", "train"),
-    "row_files": ("read_audit_list", "write_audit_list"),
+    "audit_list": ("read_audit_list", "write_audit_list"),
 }
 
 

@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from ..audit import Ranking, rank_classes, rank_numbers
 from ..data import AnyPart, BatchOptions
+from ..exchange import write_rows
 from ..files import whole_file
 from ..runs import AUDIT_COLUMNS, SUSPECT_COLUMNS, RunFile
 from ..tables import ImageFolder, arrow, words
 from ..training import Outcome
 from .final_outputs import TrainOutputs
 from .preparation import Prepared
-from .row_files import write_rows
 
 MOST, GROUP, PAGE, CHUNK = 100_000, 1_000, 32, 100_000
 

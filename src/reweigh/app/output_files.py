@@ -10,10 +10,10 @@ from dataclasses import fields
 from pathlib import Path
 
 from ..errors import DataError, ReweighError
+from ..exchange import ENDINGS
 from ..runs import RunFile, TrainedRun, read
 from .options import Options
 
-ENDINGS = (".csv", ".parquet")
 _OWN = {
     name
     for key, name in vars(RunFile).items()
@@ -21,17 +21,38 @@ _OWN = {
 }
 
 
-def is_parquet(out: Path) -> bool:
-    """Whether the name asks for Parquet; refuses names of neither."""
-    ending = out.suffix.lower()
-    if ending not in ENDINGS:
-        raise DataError(f"{out} has an unknown ending; expected .csv or .parquet")
-    return ending == ".parquet"
+def check_output(
+    out: Path,
+    run: TrainedRun,
+    *,
+    endings: tuple[str, ...] = ENDINGS,
+    beside: tuple[Path, ...] = (),
+    reads: Path | None = None,
+    force: bool,
+) -> None:
+    """Refuse a name that cannot or must not be written, before any work.
+
+    endings    that the name may have; none for a folder, which must be new or empty
+    beside     other files that will be written
+    reads      is read meanwhile
+    """
+    if endings and out.suffix.lower() not in endings:
+        raise DataError(f"{out} has an unknown ending; expected {' or '.join(endings)}")
+    if not endings:
+        _check_folder(out)
+        return
+    for file in (out, *beside):
+        _check_file(file, run, reads, force=force)
 
 
-def check_output(out: Path, run: TrainedRun, *, reads: Path | None = None, force: bool) -> None:
-    """Refuse a name that cannot or must not be written, before any work; `reads` is read meanwhile."""
-    is_parquet(out)
+def _check_folder(out: Path) -> None:
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise DataError(f"{out} is there already; choose the name of a new folder")
+    if not out.parent.is_dir():
+        raise DataError(f"there is no folder {out.parent}; make it, or write somewhere else")
+
+
+def _check_file(out: Path, run: TrainedRun, reads: Path | None, *, force: bool) -> None:
     if out.is_dir():
         raise DataError(f"{out} is a folder; expected the name of a file in it")
     if not out.parent.is_dir():

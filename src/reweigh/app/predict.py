@@ -17,6 +17,7 @@ from .. import tables
 from ..data import BatchOptions, Part, Scaling
 from ..encoders import ImageEncoder, TableEncoder, text_of
 from ..errors import DataError
+from ..exchange import write_rows
 from ..runs import ModelDescription, RunFile, TrainedRun, open_run, read
 from ..training import read_model
 from . import encoder_file
@@ -24,7 +25,6 @@ from .final_outputs import outputs
 from .inspection import Encoder
 from .networks import make_model
 from .output_files import check_output
-from .row_files import write_rows
 from .winner_file import load_winner
 
 Outputs = npt.NDArray[np.float64]

@@ -13,7 +13,22 @@ def audit(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A folder of `reweigh train`.")],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="F", help="Where to: .csv or .parquet.  [default: RUN/audit.csv]"),
+        typer.Option(
+            metavar="F",
+            help="Where to: .csv or .parquet, or as --format says.  [default: RUN/audit.csv]",
+        ),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="For which tool: table, cleanlab (.csv, .parquet), label-studio (.json), huggingface or "
+            "fiftyone (a new folder).  [default: table]",
+        ),
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Write only the first N rows.")
     ] = None,
     show: Annotated[int, typer.Option(metavar="N", help="Print the first N.")] = 10,
     force: Annotated[
@@ -24,8 +39,10 @@ def audit(
 
     Columns: index (position of the row in the data, from 0), given_label, suggested_label (where
     the model is confident), suspicion (0 to 1), mean_weight (1 is what a row counts in plain
-    training), zero_share (share of its steps in which it did not help the checked rows), seen.
+    training), zero_share (share of its steps in which it did not help the checked rows), seen. Lists of
+    texts and images have the text or the path of the image, too.
 
+    Decisions made in Label Studio come back with `reweigh review RUN --import EXPORT`.
     Look through the first ones with `reweigh review RUN`.
     """
     from rich.console import Console
@@ -36,12 +53,14 @@ def audit(
 
     failure = None
     try:
-        path, rows, head = write_audit_list(run, out, head=show, force=force)
+        path, count, head = write_audit_list(
+            run, out, head=show, force=force, form=form, rows=rows, say=_notice
+        )
     except StorageError as error:
         if out is not None:
             raise
         failure = error  # a run that may only be looked at: look at it
-        rows, head = read_audit_list(run, head=show)
+        count, head = read_audit_list(run, head=show)
     if head:
         table = Table(box=None, header_style="bold", pad_edge=False)
         for column in head[0]:
@@ -50,9 +69,14 @@ def audit(
             table.add_row(*map(_cell, entry.values()))
         Console(highlight=False, markup=False).print(table)
     if failure is None:
-        typer.echo(f"{rows:,} rows, most suspicious first, in {path}")
+        order = "" if form == "cleanlab" else ", most suspicious first,"
+        typer.echo(f"{count:,} rows{order} in {path}")
     else:
-        typer.echo(f"{rows:,} rows; the list was not written: {failure}", err=True)
+        typer.echo(f"{count:,} rows; the list was not written: {failure}", err=True)
+
+
+def _notice(text: str) -> None:
+    typer.echo(text, err=True)
 
 
 def _cell(value: object) -> str:

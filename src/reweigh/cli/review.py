@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from ..review import Exported
+    from ..runs import TrainedRun
 
 app = typer.Typer()
 
@@ -29,6 +30,14 @@ def review(
     export: Annotated[
         bool, typer.Option("--export", help="Write the files from the decisions so far, and end.")
     ] = False,
+    imported: Annotated[
+        Path | None,
+        typer.Option(
+            "--import",
+            metavar="FILE",
+            help="Take over the decisions in an export of Label Studio (JSON, JSON-MIN or CSV), and end.",
+        ),
+    ] = None,
     exact: Annotated[
         bool,
         typer.Option("--exact", help="With --export: leave cells that look like formulas alone."),
@@ -45,6 +54,10 @@ def review(
     if exact and not export:
         raise SettingError("--exact goes with --export; in the page it is a choice of its own")
     opened = open_run(run)
+    if imported is not None:
+        _take_over(opened, imported)
+        if not export:
+            return
     if export:
         from ..review import export_run
 
@@ -77,6 +90,15 @@ def review(
         f"\n{progress.decided:,} of {progress.total:,} decided, kept in {opened.decisions}. "
         f"Write the corrected data with: reweigh review {run} --export"
     )
+
+
+def _take_over(run: TrainedRun, path: Path) -> None:
+    from ..review import import_answers
+
+    done = import_answers(run, path)
+    known = f", {done.known:,} stood already" if done.known else ""
+    left = f"; people disagreed about {done.disagreed:,} rows, left to do" if done.disagreed else ""
+    typer.echo(f"{done.new:,} decisions taken over{known}{left}")
 
 
 def _describe(made: Exported) -> None:

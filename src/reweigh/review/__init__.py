@@ -6,6 +6,7 @@ Read in this order:
     decisions            decisions.jsonl, append-only
     suspect_selection    which suspects to show: class, suggestion, suspicion, state, search
     review_state         the three together: where to go next, how far the review is
+    imports              decisions made in another tool
     exports              corrected data, confirmed rows, the list of changes (corrections, delimited)
     pages                addresses and what they answer (page_content, visible_text, suspect_image)
     gate                 who may ask
@@ -14,6 +15,7 @@ Read in this order:
 
 from .exports import Exported, export_run
 from .gate import Keys
+from .imports import Imported, import_answers
 from .pages import application
 from .review_state import ReviewState
 from .serving import ADDRESS, bound, open_browser, serve

@@ -143,15 +143,20 @@ class Decisions:
                 sync_folder(path.parent)
             self._open = opening.pop_all()
 
-    def add(self, decision: Decision) -> None:
-        """Write a decision; on return it is on the disk. A failed write leaves no trace."""
-        self._check(decision)
+    def add(self, *decisions: Decision) -> None:
+        """Write decisions; on return all are on the disk. A failed write leaves no trace."""
+        for decision in decisions:
+            self._check(decision)
         at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        line = json.dumps({"at": at, **asdict(decision)}).encode() + b"\n"
+        lines = [json.dumps({"at": at, **asdict(decision)}) + "\n" for decision in decisions]
+        content = "".join(lines).encode()
         try:
-            written = os.write(self._file, line)
-            if written != len(line):
-                raise OSError(f"{written} of {len(line)} bytes were written")
+            rest = memoryview(content)
+            while rest:  # the system may take a part of many
+                written = os.write(self._file, rest)
+                if not written:
+                    raise OSError(f"{len(rest)} of {len(content)} bytes were not written")
+                rest = rest[written:]
             os.fsync(self._file)
         except OSError as error:
             os.ftruncate(self._file, self._size)
@@ -159,8 +164,9 @@ class Decisions:
                 f"the decision could not be written to {self.path}: {error.strerror or error}; "
                 "expected room for a line: free some space and decide again"
             ) from None
-        self._size += len(line)
-        self.history.add(decision)
+        self._size += len(content)
+        for decision in decisions:
+            self.history.add(decision)
 
     def close(self) -> None:
         """Close the file and free its lock."""

@@ -6,7 +6,7 @@ in the selection; after the last row comes the first.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -88,6 +88,26 @@ class ReviewState:
 
         To relabel a row with the label it has is to keep it.
         """
+        decision = self._plain(decision)
+        self._write([decision])
+        return decision
+
+    def decide_all(self, decisions: Iterable[Decision]) -> list[Decision]:
+        """Write decisions in one go, all or none; those that changed something, as they came to be."""
+        plain = [self._plain(decision) for decision in decisions]
+        changed = [made for made in plain if self.history.of(made.index) != made]
+        if changed:
+            self._write(changed)
+        return changed
+
+    def _write(self, decisions: list[Decision]) -> None:
+        with self._lock:
+            self._decisions.add(*decisions)
+            for decision in decisions:
+                self._note(decision.index)
+
+    def _plain(self, decision: Decision) -> Decision:
+        """A decision as it is written, checked."""
         self._check(decision)
         if decision.action == UNDO:
             raise unknown("action", UNDO, ACTIONS)
@@ -100,9 +120,6 @@ class ReviewState:
             decision = replace(decision, label=self.run.source.label(decision.label))
             if decision.label == self.suspects.given.name(position):
                 decision = Decision(decision.index, "keep")
-        with self._lock:
-            self._decisions.add(decision)
-            self._note(decision.index)
         return decision
 
     def undo(self, index: int | None = None) -> int | None:

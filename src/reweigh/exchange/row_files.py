@@ -1,17 +1,17 @@
-"""Rows as a .csv or .parquet file, written piece by piece, whole or not there; a ranking as one."""
+"""Rows as a .csv or .parquet file, written piece by piece, whole or not there."""
 
 import csv
 import io
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
+from ..errors import DataError
 from ..files import whole_file
-from ..runs import AUDIT_COLUMNS, RunFile, open_run, reading_parquet
 from ..tables import Piece, arrow
 from ..text import harmless
-from .output_files import check_output, is_parquet
+
+ENDINGS = (".csv", ".parquet")
 
 
 def write_rows(out: Path, pieces: Iterable[Piece]) -> int:
@@ -24,29 +24,12 @@ def write_rows(out: Path, pieces: Iterable[Piece]) -> int:
         return write(stream, pieces)
 
 
-def write_audit_list(
-    run: Path, out: Path | None, *, head: int = 0, force: bool = False
-) -> tuple[Path, int, list[dict[str, Any]]]:
-    """Copy a run's ranking to `out` (RUN/audit.csv); the path, the rows, and the first of them."""
-    opened = open_run(run, needs=RunFile.SUMMARY)
-    audit, out = opened.path / RunFile.AUDIT, out or run / RunFile.AUDIT_LIST
-    check_output(out, opened, force=force)
-    rows, first = read_audit_list(run, head=head)
-    with reading_parquet(audit), arrow("parquet").ParquetFile(audit) as file:
-        if is_parquet(out):
-            with whole_file(out) as stream, audit.open("rb") as copied:
-                shutil.copyfileobj(copied, stream)
-        else:
-            write_rows(out, file.iter_batches(columns=list(AUDIT_COLUMNS)))
-    return out, rows, first
-
-
-def read_audit_list(run: Path, *, head: int) -> tuple[int, list[dict[str, Any]]]:
-    """How many rows a run ranked, and the first of them."""
-    audit = open_run(run, needs=RunFile.SUMMARY).path / RunFile.AUDIT
-    with reading_parquet(audit), arrow("parquet").ParquetFile(audit) as file:
-        pieces = file.iter_batches(max(head, 1), columns=list(AUDIT_COLUMNS))
-        return file.metadata.num_rows, next(pieces).to_pylist()[:head] if head > 0 else []
+def is_parquet(out: Path) -> bool:
+    """Whether the name asks for Parquet; refuses names of neither."""
+    ending = out.suffix.lower()
+    if ending not in ENDINGS:
+        raise DataError(f"{out} has an unknown ending; expected .csv or .parquet")
+    return ending == ".parquet"
 
 
 def _write_parquet(stream: IO[bytes], pieces: Iterable[Piece]) -> int:

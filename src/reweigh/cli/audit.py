@@ -1,7 +1,7 @@
 """`reweigh audit`: every training row ranked by suspicion."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -45,9 +45,6 @@ def audit(
     Decisions made in Label Studio come back with `reweigh review RUN --import EXPORT`.
     Look through the first ones with `reweigh review RUN`.
     """
-    from rich.console import Console
-    from rich.table import Table
-
     from ..app import read_audit_list, write_audit_list
     from ..errors import StorageError
 
@@ -61,18 +58,27 @@ def audit(
             raise
         failure = error  # a run that may only be looked at: look at it
         count, head = read_audit_list(run, head=show)
-    if head:
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for column in head[0]:
-            table.add_column(column, justify="left" if column.endswith("label") else "right")
-        for entry in head:
-            table.add_row(*map(_cell, entry.values()))
-        Console(highlight=False, markup=False).print(table)
+    _print(head)
     if failure is None:
         order = "" if form == "cleanlab" else ", most suspicious first,"
         typer.echo(f"{count:,} rows{order} in {path}")
     else:
         typer.echo(f"{count:,} rows; the list was not written: {failure}", err=True)
+
+
+def _print(head: list[dict[str, Any]]) -> None:
+    """The first rows, as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    if not head:
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in head[0]:
+        table.add_column(column, justify="left" if column.endswith("label") else "right")
+    for entry in head:
+        table.add_row(*map(_cell, entry.values()))
+    Console(highlight=False, markup=False).print(table)
 
 
 def _notice(text: str) -> None:

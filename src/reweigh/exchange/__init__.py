@@ -4,7 +4,7 @@ Read in this order:
 
     row_content     the rows of the user's data that a ranking speaks of, in its order
     row_files       rows as .csv or .parquet
-    evidence        what a ranking says of one row, for every version of a run folder
+    ranked_rows     what a ranking says of one row, for every version of a run folder
     formats         which forms there are, what their files are called, and who writes them
     label_studio    tasks with predictions; its decisions, read back
     cleanlab        the columns of its table of label issues

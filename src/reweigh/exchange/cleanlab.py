@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import SettingError
 from ..runs import RunSource
 from ..tables import Piece, arrow
-from .evidence import evidence_of
+from .ranked_rows import ranked_rows
 from .row_files import write_rows
 
 
@@ -28,7 +28,7 @@ def write_issues(source: RunSource, pieces: Iterable[Piece], out: Path) -> int:
             "cleanlab's table is for classes, and this run predicts numbers; leave --format out"
         )
     pa = arrow()
-    rows = [each for piece in pieces for each in evidence_of(piece)]
+    rows = [each for piece in pieces for each in ranked_rows(piece)]
     order = np.argsort([each.index for each in rows], kind="stable")
     rows = [rows[k] for k in order]
     table = pa.table(

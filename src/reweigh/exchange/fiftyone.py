@@ -17,7 +17,7 @@ from ..errors import SettingError
 from ..files import whole_folder
 from ..runs import RunSource
 from ..tables import Piece
-from .evidence import evidence_of
+from .ranked_rows import ranked_rows
 from .row_content import RowContent
 
 IMAGES, LABELS = "data.json", "labels.json"
@@ -33,7 +33,7 @@ def write_samples(source: RunSource, pieces: Iterable[Piece], out: Path) -> int:
     images: dict[str, str] = {}
     labels: dict[str, Any] = {}
     for piece in pieces:
-        rows = list(evidence_of(piece))
+        rows = list(ranked_rows(piece))
         index = piece.column("index").to_numpy()
         paths = content.at(index, [row.given for row in rows]).column("path").to_pylist()
         for row, path in zip(rows, paths, strict=True):

@@ -18,7 +18,7 @@ from typing import Any
 from ..files import whole_folder
 from ..runs import RunSource
 from ..tables import Piece, arrow, words
-from .evidence import Evidence, evidence_of
+from .ranked_rows import RankedRow, ranked_rows
 from .row_content import RowContent
 
 ROWS = "data-00000-of-00001.arrow"
@@ -47,7 +47,7 @@ def write_dataset(source: RunSource, pieces: Iterable[Piece], out: Path) -> int:
             assert writer is not None, "a run has ranked rows"
             writer.close()
         fingerprint = _digest(folder / ROWS)
-        state = {"_data_files": [{"filename": ROWS}], "_fingerprint": fingerprint,
+        state: Feature = {"_data_files": [{"filename": ROWS}], "_fingerprint": fingerprint,
                  "_format_columns": None, "_format_kwargs": {}, "_format_type": None,
                  "_output_all_columns": False, "_split": "train"}  # fmt: skip
         _write(folder / "state.json", state)
@@ -60,7 +60,7 @@ def _tables(
     """Tables of the same columns, and what these are."""
     content = RowContent(source)
     for piece in pieces:
-        evidence = list(evidence_of(piece))
+        evidence = list(ranked_rows(piece))
         given = [row.given for row in evidence]
         rows = content.at(piece.column("index").to_numpy(), given)
         columns = dict(_content(source, rows))
@@ -86,7 +86,7 @@ def _content(source: RunSource, rows: Piece) -> Iterator[tuple[str, tuple[Any, F
         yield name, (column, _value(column.type))
 
 
-def _ranking(source: RunSource, evidence: list[Evidence]) -> dict[str, tuple[Any, Feature]]:
+def _ranking(source: RunSource, evidence: list[RankedRow]) -> dict[str, tuple[Any, Feature]]:
     """The given label and what is said of it."""
     pa = arrow()
     place: dict[str | None, int | None] = {name: k for k, name in enumerate(source.classes)}

@@ -25,7 +25,7 @@ from ..errors import DataError
 from ..files import whole_file, write_whole
 from ..runs import RunSource
 from ..tables import Piece, words
-from .evidence import Evidence, evidence_of
+from .ranked_rows import RankedRow, ranked_rows
 from .row_content import RowContent
 
 LABEL, DROP, ROW = "label", "drop", "row"
@@ -50,7 +50,7 @@ def write_tasks(source: RunSource, pieces: Iterable[Piece], out: Path) -> int:
     with whole_file(out) as stream:
         stream.write(b"[")
         for piece in pieces:
-            rows = list(evidence_of(piece))
+            rows = list(ranked_rows(piece))
             shown = content.at(piece.column("index").to_numpy(), [row.given for row in rows])
             for row, text in zip(rows, _texts(source, shown), strict=True):
                 stream.write(b",\n" if count else b"\n")
@@ -97,7 +97,7 @@ def _texts(source: RunSource, shown: Piece) -> Iterator[str]:
             yield row[0] or ""
 
 
-def _task(source: RunSource, row: Evidence, text: str) -> dict[str, Any]:
+def _task(source: RunSource, row: RankedRow, text: str) -> dict[str, Any]:
     data: dict[str, Any] = {"index": row.index, "given_label": row.given}
     if source.kind == "images":
         served = quote(f"{source.data.name}/{text}")

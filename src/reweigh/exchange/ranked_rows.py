@@ -22,7 +22,7 @@ FLAG = ("flag", "flagged")
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RankedRow:
     """One row of a ranking."""
 
     index: int
@@ -33,13 +33,13 @@ class Evidence:
     flagged: bool
 
 
-def evidence_of(piece: Piece) -> Iterator[Evidence]:
+def ranked_rows(piece: Piece) -> Iterator[RankedRow]:
     """The rows of a pyarrow table or record batch of audit.parquet, in its order."""
     for row in piece.to_pylist():
         suggested = _first(row, SUGGESTED)
         flag = _first(row, FLAG)
         sure = None if suggested is None else _first(row, SURE)
-        yield Evidence(
+        yield RankedRow(
             index=row["index"],
             given=row["given_label"],
             wrong=float(_first(row, WRONG) or 0.0),

@@ -60,11 +60,11 @@ def _tables(
     """Tables of the same columns, and what these are."""
     content = RowContent(source)
     for piece in pieces:
-        evidence = list(ranked_rows(piece))
-        given = [row.given for row in evidence]
+        ranked = list(ranked_rows(piece))
+        given = [row.given for row in ranked]
         rows = content.at(piece.column("index").to_numpy(), given)
         columns = dict(_content(source, rows))
-        for name, column in _ranking(source, evidence).items():
+        for name, column in _ranking(source, ranked).items():
             free = name if name not in columns else f"reweigh_{name}"
             columns[free] = column
         table = arrow().table({name: array for name, (array, _) in columns.items()})
@@ -86,7 +86,7 @@ def _content(source: RunSource, rows: Piece) -> Iterator[tuple[str, tuple[Any, F
         yield name, (column, _value(column.type))
 
 
-def _ranking(source: RunSource, evidence: list[RankedRow]) -> dict[str, tuple[Any, Feature]]:
+def _ranking(source: RunSource, ranked: list[RankedRow]) -> dict[str, tuple[Any, Feature]]:
     """The given label and what is said of it."""
     pa = arrow()
     place: dict[str | None, int | None] = {name: k for k, name in enumerate(source.classes)}
@@ -103,12 +103,12 @@ def _ranking(source: RunSource, evidence: list[RankedRow]) -> dict[str, tuple[An
 
     target = "label" if source.kind == "images" else source.target
     return {
-        target: labels([row.given for row in evidence]),
-        "index": values([row.index for row in evidence], pa.int64()),
-        "suggested": labels([row.suggested for row in evidence]),
-        "p_wrong": values([row.wrong for row in evidence], pa.float64()),
-        "p_suggested": values([row.p_suggested for row in evidence], pa.float64()),
-        "flag": values([row.flagged for row in evidence], pa.bool_()),
+        target: labels([row.given for row in ranked]),
+        "index": values([row.index for row in ranked], pa.int64()),
+        "suggested": labels([row.suggested for row in ranked]),
+        "p_wrong": values([row.wrong for row in ranked], pa.float64()),
+        "p_suggested": values([row.p_suggested for row in ranked], pa.float64()),
+        "flag": values([row.flagged for row in ranked], pa.bool_()),
     }
 
 

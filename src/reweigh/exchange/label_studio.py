@@ -1,6 +1,6 @@
 """Label Studio: a ranking as tasks with predictions, and what people decided there.
 
-    FILE.json    a list of tasks. `data` has the text or the image, index, given_label and the evidence;
+    FILE.json    a list of tasks. `data` has the text or the image, index, given_label and what is said of it;
                  the prediction has the suggested label (else the given one), and as its score the
                  probability that the given label is wrong: ordered by prediction score, highest
                  first, Label Studio shows the most suspicious row first

@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import evidence_page
+
 ROOT = Path(__file__).parents[1]
 TITLES = {"uniform": "flipped to any other class", "background": "flipped to one class"}
 NAMES = {"uniform": "plain", "reweigh": "reweighed"}
@@ -138,43 +140,6 @@ def cifar_block(name: str) -> str:
     return "\n".join(lines)
 
 
-def evidence_block(name: str) -> str:
-    """An experiment at medium: its finished cells beside the paper's numbers, and what is missing."""
-    from reweigh.report.tables import tables
-    from reweigh.results import read_results
-
-    folder = ROOT / "results" / f"{name}-medium"
-    command = f"`reweigh reproduce {name} --scale medium --jobs 1 --threads 1 --out results/{folder.name}`"
-    if not (folder / "results.jsonl").exists():
-        return f"No cell has been run yet; {command} runs them."
-    results = read_results(folder)
-    lines = []
-    for table in tables(results):
-        lines += [f"| {table.caption.rstrip('.')} | " + " | ".join(table.head) + " |"]
-        lines += ["|---" * (1 + len(table.head)) + "|"]
-        for title, group in table.groups:
-            ran = [line for line in group if any(e.summary and not e.paper for e in line.entries)]
-            lines += [f"| *{title}* |" + " |" * len(table.head)] if title and ran else []
-            for line in ran:
-                cells = [_entry(entry.summary, bold=entry.best) for entry in line.entries]
-                lines.append(f"| {line.name} | " + " | ".join(cells) + " |")
-        lines.append("")
-    planned = len(results.about["grid"])
-    finished = planned - len(results.missing)
-    where = f"[results/{folder.name}](../results/{folder.name}/results.jsonl)"
-    count = f"{finished} of {planned} cells are finished, all in {where}"
-    return "\n".join(
-        [*lines, f"{count}; {command} runs the others." if results.missing else f"{count}."]
-    )
-
-
-def _entry(summary: Any, *, bold: bool) -> str:
-    if summary is None:
-        return ""
-    interval = "" if summary.interval is None else f" ± {summary.interval:.1f}"
-    return f"**{summary.mean:.1f}{interval}**" if bold else f"{summary.mean:.1f}{interval}"
-
-
 def shown(values: list[float]) -> str:
     """The mean and, of several seeds, its 95% interval."""
     from reweigh.intervals import summarise
@@ -236,6 +201,7 @@ def main() -> int:
     readme = ROOT / "README.md"
     before = readme.read_text()
     text = replaced(before, "results:demo", demo_block(results))
+    text = replaced(text, "results:evidence", evidence_page.readme_block())
     table = ROOT / "results/stability/table.md"
     if table.exists():
         text = replaced(text, "stability", stability_block(table.read_text()))
@@ -260,11 +226,14 @@ def main() -> int:
     pages[paper] = (paper.read_text(), text)
     evidence = ROOT / "docs/evidence.md"
     text = evidence.read_text()
-    scale = ROOT / "results/medium-scale/table.md"
-    if scale.exists():
-        text = replaced(text, "medium-scale", scale.read_text().partition("\n\n")[2].strip())
-    for name in re.findall(r"<!-- /(?!medium-scale)([a-z0-9-]+) -->", text):
-        text = replaced(text, name, evidence_block(name))
+    special = {
+        "scale": evidence_page.scale_block,
+        "ran": evidence_page.overview,
+        "audit": evidence_page.audit_block,
+    }
+    for name in re.findall(r"<!-- /([a-z0-9-]+) -->", text):
+        made = special[name]() if name in special else evidence_page.block(name)
+        text = replaced(text, name, made)
     pages[evidence] = (evidence.read_text(), text)
     if check:
         return int(any(old != new for old, new in pages.values()))

@@ -169,8 +169,8 @@ def test_a_truncated_parquet_file(capsys, here):
 
 
 def test_an_unknown_ending(capsys, here):
-    (here / "rows.xlsx").write_bytes(b"PK")
-    refused(capsys, here, "unknown ending", arguments=("train", *TABLE, "--data", "rows.xlsx"))
+    (here / "rows.ods").write_bytes(b"PK")
+    refused(capsys, here, "unknown ending", arguments=("train", *TABLE, "--data", "rows.ods"))
 
 
 def test_words_for_a_regression(capsys, here):

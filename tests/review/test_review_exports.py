@@ -380,3 +380,82 @@ def test_other_json_lines_than_the_run_was_trained_on_are_refused(tmp_path):
     (tmp_path / "pets.jsonl").write_bytes(b"".join(lines[:11]))
     with pytest.raises(DataError, match="11 rows"):
         exported(folder)
+
+
+def excel_run(folder, rows, **source):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    book.active["A3"].data_type = "s"
+    book.save(folder / "pets.xlsx")
+    suspects = [suspect(i, str(rows[i + 1][1]), "dog", "{}") for i in (1, 3, 5, 7, 9)]
+    return write_run(folder / "run", suspects, data=folder / "pets.xlsx", rows=12, **source)
+
+
+def test_a_workbook_keeps_values_and_types_but_the_corrected_cells(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    rows = [
+        ["note", "label", "x"],
+        *([f"n{i}" if i != 1 else "=1+1", "cat" if i % 2 else "dog", i / 2] for i in range(12)),
+    ]
+    folder = excel_run(tmp_path, rows)
+    made = exported(folder, *DECISIONS)
+    assert made.files[0].name == "corrected.xlsx"
+    book = openpyxl.load_workbook(folder / "corrected.xlsx")
+    rows[1 + 1][1], rows[1 + 7][1] = "dog", "bird"
+    del rows[1 + 9]
+    assert [[cell.value for cell in row] for row in book.active.iter_rows()] == rows
+    assert {cell.data_type for cell in book.active["A"]} == {"s"}  # no formula
+
+
+def test_a_number_in_a_workbook_stays_a_number(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    rows = [["note", "label"], *([f"n{i}", i % 2] for i in range(12))]
+    folder = excel_run(tmp_path, rows, classes=["0", "1"])
+    exported(folder, Decision(1, "relabel", "0"))
+    book = openpyxl.load_workbook(folder / "corrected.xlsx")
+    assert [cell.value for cell in book.active["B"]] == [
+        "label",
+        0,
+        0,
+        *[i % 2 for i in range(2, 12)],
+    ]
+
+
+def test_a_folder_of_hugging_face_becomes_parquet_with_its_class_numbers(tmp_path):
+    data = tmp_path / "pets"
+    data.mkdir()
+    table = pa.table({"x": range(12), "label": [i % 2 + 1 for i in range(12)]})
+    table = table.replace_schema_metadata({"huggingface": '{"info": {}}'})
+    with pa.ipc.new_stream(data / "data.arrow", table.schema) as stream:
+        stream.write_table(table, max_chunksize=5)
+    (data / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
+    (data / "dataset_info.json").write_text(
+        json.dumps({"features": {"label": {"names": ["bird", "dog", "cat"]}}})
+    )
+    suspects = [suspect(i, "cat", "dog", "{}") for i in (1, 3, 5, 7, 9)]
+    folder = write_run(tmp_path / "run", suspects, data=data, rows=12)
+    exported(folder, *DECISIONS)
+    labels = table["label"].to_pylist()
+    labels[1], labels[7] = 1, 0
+    del labels[9]
+    read = pq.read_table(folder / "corrected.parquet")
+    assert read["label"].to_pylist() == labels
+    assert read.schema.field("label").type == table.schema.field("label").type
+    assert read.schema.metadata[b"huggingface"] == table.schema.metadata[b"huggingface"]
+
+
+def test_a_label_with_a_decimal_comma_is_written_with_one(tmp_path):
+    data = tmp_path / "rows.csv"
+    data.write_text("x;label\n" + "".join(f"{i};{i},5\n" for i in range(12)))
+    suspects = [suspect(i, f"{i}.5", "2.25", "{}") for i in (1, 3)]
+    folder = write_run(
+        tmp_path / "run", suspects, data=data, rows=12, task="regression", classes=[],
+        delimiter=";", commas=["label"],
+    )  # fmt: skip
+    exported(folder, Decision(1, "relabel", "2.25"), Decision(3, "keep"))
+    lines = data.read_text().splitlines()
+    lines[2] = "1;2,25"
+    assert (folder / "corrected.csv").read_text().splitlines() == lines
+    assert (folder / "confirmed.csv").read_text() == "index,label\n1,2.25\n3,3.5\n"

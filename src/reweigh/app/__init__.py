@@ -27,11 +27,12 @@ from .options import Help, Options, flag, shown_options  # all but Options for o
 if TYPE_CHECKING:
     from .audit_list import read_audit_list, write_audit_list
     from .predict import Predictor, load, write_predictions
+    from .stdin_rows import STDIN, received
     from .training_run import Signs, run_training, train
 
 __all__ = [
-    "Options", "Predictor", "Signs", "load", "read_audit_list", "run_training", "train",
-    "write_audit_list", "write_predictions",
+    "STDIN", "Options", "Predictor", "Signs", "load", "read_audit_list", "received", "run_training",
+    "train", "write_audit_list", "write_predictions",
 ]  # fmt: skip
 
 # All but the options need torch, which takes seconds to import; `reweigh train --help` does not.
@@ -39,6 +40,7 @@ _HOMES = {
     "predict": ("Predictor", "load", "write_predictions"),
     "training_run": ("Signs", "run_training", "train"),
     "audit_list": ("read_audit_list", "write_audit_list"),
+    "stdin_rows": ("STDIN", "received"),
 }
 
 

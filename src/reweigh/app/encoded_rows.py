@@ -125,13 +125,7 @@ def _known(notes: Path, made_of: str) -> dict[str, Any]:
 
 def _made_of(source: SourceFile, encoder: Encoder) -> str:
     digest = hashlib.sha256(encoder_file.fingerprint(encoder).encode())
-    files = source.files
-    names = (
-        files.read_from
-        if isinstance(files, Table)
-        else tuple(files.path / name for name in files.files)
-    )
-    for path in names:
+    for path in source.files.read_from:
         try:
             status = path.stat()
             state = f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"

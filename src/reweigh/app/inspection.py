@@ -43,13 +43,17 @@ class SourceFile:
 
 @dataclass(frozen=True, eq=False)
 class Inspected:
-    """sources by role (data, and clean and test where given); task: "classes" or "regression"."""
+    """sources by role (data, and clean and test where given); task: "classes" or "regression".
+
+    notes    what was guessed about the form of the files
+    """
 
     kind: str
     task: str
     target: str
     sources: Mapping[str, SourceFile]
     encoder: Encoder
+    notes: tuple[str, ...] = ()
 
     def after_encoding(self) -> Inspected:
         """What is needed once all rows are encoded: the data without labels, and files of texts."""
@@ -61,7 +65,8 @@ class Inspected:
 
 def inspect_files(options: Options, *, say: Say) -> Inspected:
     """Look at all files, and say what was guessed and left out."""
-    if options.data.is_dir():
+    images = options.data.is_dir() or tables.is_image_archive(options.data)
+    if images and not tables.is_table(options.data):
         return _folders(options, say)
     return _tables(options, say)
 
@@ -74,6 +79,10 @@ def _tables(options: Options, say: Say) -> Inspected:
         if (path := getattr(options, role)) is not None
     }
     data = opened["data"]
+    opened = {role: table.with_commas(data.commas) for role, table in opened.items()}
+    notes = [f"{role}: {note}" for role, table in opened.items() for note in table.notes]
+    for note in notes:
+        say(note)
     target = _target(options, data)
     columns = _columns(options, data, target, marking)
     # The cells of suspects are shown in full; of texts only the text is.
@@ -106,7 +115,7 @@ def _tables(options: Options, say: Say) -> Inspected:
         role: SourceFile(opened[role], scan.labels, scan.marked) for role, scan in scans.items()
     }
     kind = "table" if options.text is None else "text"
-    return Inspected(kind, task, target, sources, encoder)
+    return Inspected(kind, task, target, sources, encoder, tuple(notes))
 
 
 def _encoder(
@@ -184,16 +193,14 @@ def _columns(
 def _folders(options: Options, say: Say) -> Inspected:
     for name in ("text", "clean_where"):
         if getattr(options, name) is not None:
-            raise SettingError(
-                f"{flag(name)} is for tables, and {options.data} is a folder of images"
-            )
+            raise SettingError(f"{flag(name)} is for tables, and {options.data} has images")
     sources = {}
     for role in ROLES:
         path = getattr(options, role)
         if path is not None:
             if tables.is_table(path):
                 raise DataError(f"{path} is a table and {options.data} a folder; expected a folder")
-            folder = tables.open_image_folder(path)
+            folder = tables.open_images(path)
             if gone := len(folder.nameless):
                 say(
                     f"{role}: {gone:,} files have names that are not UTF-8 and are left out, as "

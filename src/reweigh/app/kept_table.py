@@ -8,7 +8,7 @@ is larger is read again each time, so that memory stays bounded.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from ..tables import Piece, Table
 
@@ -26,7 +26,7 @@ class KeptTable(Table):
     def of(cls, table: Table, keep: Sequence[str]) -> KeptTable:
         """The table, with those columns of `keep` that it has."""
         names = tuple(name for name in table.columns if name in set(keep))
-        return cls(table.path, table.columns, table.delimiter, table.encoding, table.rows, names)
+        return cls(**{each.name: getattr(table, each.name) for each in fields(Table)}, keep=names)
 
     def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Piece]:
         """The rows in order, `columns` of them (all if None), a piece at a time."""

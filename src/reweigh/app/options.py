@@ -48,7 +48,8 @@ class Options:
     data: Annotated[
         Path,
         Help(
-            "Rows with doubtful labels: CSV, JSON Lines, Parquet, or a folder with one folder of images a class.",
+            "Rows with doubtful labels: CSV, JSON Lines, Parquet, Excel, a data set of Hugging Face, a "
+            "folder or zip archive with one folder of images a class; - is standard input.",
             "D",
         ),
     ]

@@ -74,7 +74,7 @@ class Predictor:
                     raise DataError(f"{bad} cannot be read as an image; remove it and run again")
                 yield self._outputs(images, None)
             return
-        for piece in _tables(data, self.encoder):
+        for piece in _tables(data, self.encoder, self.run.source.commas):
             column = getattr(self.encoder, "column", None)
             texts = None if column is None else text_of(piece, column)
             yield self._outputs(self.encoder.encode(piece), texts)
@@ -128,26 +128,27 @@ def _predictions(predictor: Predictor, data: Path, encoding: str) -> Iterator[ta
         raise DataError(f"{data} has no rows; expected rows to predict for")
 
 
-def image_paths(data: Any) -> Sequence[Path]:
-    """The images of a folder, one image, or the list given."""
+def image_paths(data: Any) -> Sequence[tables.ImageFile]:
+    """The images of a folder or an archive, one image, or the list given."""
     if not isinstance(data, (str, Path)):
         return [Path(entry) for entry in data]
     path = Path(data)
     if not path.exists():
         raise DataError(f"there is no {path}; expected an image or a folder of images")
-    images = [path / name for name in tables.list_images(path)] if path.is_dir() else [path]
+    several = path.is_dir() or tables.is_image_archive(path)
+    images = list(tables.list_images(path).values()) if several else [path]
     if not images:
         raise DataError(f"{path} has no images")
     return images
 
 
-def _tables(data: Any, encoder: Encoder) -> Iterator[tables.Piece]:
+def _tables(data: Any, encoder: Encoder, commas: Sequence[str]) -> Iterator[tables.Piece]:
     """The columns that `encoder` needs of a table, a frame, or a list of texts."""
     assert not isinstance(encoder, ImageEncoder), "tables have an encoder of their own"
     if isinstance(data, (str, Path)):
         data = tables.open_table(data)
     if isinstance(data, tables.Table):
-        yield from data.pieces(encoder.needs)
+        yield from data.with_commas(commas).pieces(encoder.needs)
         return
     if not hasattr(data, "columns"):
         if isinstance(encoder, TableEncoder):

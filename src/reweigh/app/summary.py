@@ -82,6 +82,7 @@ def summarise(
         judged_by="" if contest is None else contest.judged_by,
         expected=None if contest is None else float(np.nanmean(contest.honest)),
         why_chosen="" if contest is None else contest.why,
+        notes=prepared.inspected.notes,
     )
 
 

@@ -91,7 +91,10 @@ def _check(out: Path, options: Options) -> None:
                 f"{out} holds a run with other options ({flag(name)} there "
                 f"{there}, here {here}); give another --out, or remove it"
             )
-    elif strangers := {p.name for p in out.iterdir()} - PREPARED:
+    elif (
+        strangers := {p.name for p in out.iterdir() if not p.name.startswith(f"{RunFile.STDIN}.")}
+        - PREPARED
+    ):
         raise DataError(f"{out} has {min(strangers)} and is no run; give another --out")
 
 
@@ -177,6 +180,7 @@ def _describe(
         columns=tuple(getattr(data, "columns", ())),
         encoding=options.encoding,
         delimiter=getattr(data, "delimiter", None),
+        commas=tuple(sorted(getattr(data, "commas", ()))),
     )
     runs.write(out / RunFile.SOURCE, source)
     if len(prepared.unreadable):

@@ -17,6 +17,7 @@ from ..errors import DataError, ReweighError, SettingError
 from ..files import writable_folder
 from ..runs import RunFile, differences, read
 from .run_output import signs, tell
+from .stdin_format import StdinFormat, check_format
 
 app = typer.Typer(add_completion=False)
 OUT = Path("reweigh-run")
@@ -67,6 +68,7 @@ def train(
             rich_help_panel="Your data",
         ),
     ] = None,
+    form: StdinFormat = None,
     out: Annotated[
         Path | None, typer.Option(metavar="RUN", help="The run folder.", show_default=str(OUT))
     ] = None,
@@ -80,6 +82,8 @@ def train(
     Texts:          reweigh train --data reviews.csv --clean checked.csv --text review --target stars
 
     Images:         reweigh train --data photos --clean checked_photos   (photos/cat/1.jpg, ...)
+
+    From a pipe:    zcat rows.csv.gz | reweigh train --data - --clean checked.csv --target label
 
     Several ways to learn from such data are tried: the network reweighed by the checked rows, and
     plain models on the checked rows, on all rows, and on all rows with their labels corrected. Each
@@ -98,7 +102,8 @@ def train(
         options = _with_reviewed(resume_with)
         out = out or _beside(_folder(resume_with), options)
     else:
-        options, out = _asked(given), out or OUT
+        out = writable_folder(out or OUT)
+        options = _asked(_with_stdin(given, out, form))
     writable_folder(out)
     with signs() as watched:
         from ..app import run_training
@@ -109,11 +114,24 @@ def train(
     tell(summary, out, page)
 
 
+def _with_stdin(given: dict[str, Any], out: Path, form: str | None) -> dict[str, Any]:
+    """The options, where `-` is the file that what comes through standard input is put into."""
+    from ..app import STDIN, received
+
+    piped = [name for name, value in given.items() if value == STDIN]
+    check_format(form, piped=bool(piped))
+    if len(piped) > 1:
+        raise SettingError(
+            f"{' and '.join(map(flag, piped))} both are standard input; expected a file for one of them"
+        )
+    return {**given, **{name: received(out, form) for name in piped}}
+
+
 def _asked(given: dict[str, Any]) -> Options:
     """The options as they were typed; a list of several is a tuple, also where nothing was."""
     data = given["data"]
     if data is None:
-        raise SettingError("which data? give --data, a CSV or Parquet file or a folder of images")
+        raise SettingError("which data? give --data, a table or a folder of images")
     if not data.exists():
         raise SettingError(f"there is no {data}; expected a CSV or Parquet file or a folder")
     several = {name for name, (kind, _) in shown_options().items() if get_origin(kind) is tuple}

@@ -11,14 +11,13 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
-from ..tables import ImageFolder, open_image
+from ..tables import ImageFile, ImageFolder, open_image
 
 SMALL, LARGE = 32, 64
 
@@ -37,7 +36,7 @@ class ImageEncoder:
         """The shape of one encoded image."""
         return (self.channels, self.size, self.size)
 
-    def encode(self, files: Sequence[Path | IO[bytes]]) -> tuple[Bytes, list[bool]]:
+    def encode(self, files: Sequence[ImageFile | IO[bytes]]) -> tuple[Bytes, list[bool]]:
         """[n, channels, size, size] and which could be read; the others are black."""
         with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
             images = list(pool.map(self._decoded, files))
@@ -45,7 +44,7 @@ class ImageEncoder:
         pixels = np.stack([black if image is None else image for image in images])
         return pixels, [image is not None for image in images]
 
-    def _decoded(self, file: Path | IO[bytes]) -> Bytes | None:
+    def _decoded(self, file: ImageFile | IO[bytes]) -> Bytes | None:
         image = open_image(file)
         if image is None:
             return None
@@ -77,7 +76,7 @@ class ImageEncoder:
 def fit_images(folder: ImageFolder, *, size: int | None = None) -> ImageEncoder:
     """Size and channels from up to 100 images spread over the folder; `size` overrules."""
     step = max(1, len(folder) // 100)
-    seen = [open_image(folder.path / name) for name in folder.files[::step]]
+    seen = [open_image(image) for image in folder.images[::step]]
     images = [image for image in seen if image is not None]
     if not images:
         raise DataError(f"none of the images in {folder.path} can be read; are they images?")

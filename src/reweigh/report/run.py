@@ -13,6 +13,7 @@ from pathlib import Path
 from ..files import write_whole
 from ..results import Json
 from ..runs import RunFile, RunSource, RunSummary, Suspect, open_run
+from ..tables import image_at
 from .figures import MUTED, OURS, PLAIN, panel
 from .page import render as render_page
 
@@ -145,16 +146,17 @@ def _picture(data: Path, name: str) -> str | None:
     """A thumbnail as a data address; None if the file is gone or lies outside the data."""
     from PIL import Image, ImageOps
 
-    path = (data / name).resolve()
-    if not path.is_relative_to(data.resolve()):
+    file = image_at(data, name)
+    if file is None:
         return None
     try:
-        with Image.open(path) as image:
+        opened = file.open("rb") if isinstance(file, Path) else file.open()
+        with opened as stream, Image.open(stream) as image:
             small = ImageOps.exif_transpose(image).convert("RGB")
             small.thumbnail((128, 128))
     except Exception:  # Pillow's decoders raise whatever a broken file leads them to
         return None
-    stream = io.BytesIO()
+    packed = io.BytesIO()
     kind = "png" if small.width < 64 else "jpeg"
-    small.save(stream, format=kind, quality=80)
-    return f"data:image/{kind};base64," + base64.b64encode(stream.getvalue()).decode()
+    small.save(packed, format=kind, quality=80)
+    return f"data:image/{kind};base64," + base64.b64encode(packed.getvalue()).decode()

@@ -1,4 +1,4 @@
-"""The data with a review's decisions carried out: delimited text, parquet, or a listing of images.
+"""The data with a review's decisions carried out: delimited text, Arrow, or a listing of images.
 
 Each function checks before it changes: the number of rows, and the label of every row it touches, must
 be those of the run. A decision carried out on another row than the one a person looked at would be
@@ -7,15 +7,15 @@ worse than none.
 
 import csv
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import IO
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import IO, Any
 
 import numpy as np
 
 from ..errors import DataError
 from ..runs import RunSource
-from ..tables import Piece, arrow, delimiter_of, list_images
+from ..tables import ArrowRows, Piece, arrow, delimiter_of, list_images, open_table, with_points
 from .delimited import as_text, column_of, reading, records, with_cells
 
 
@@ -70,12 +70,12 @@ def correct_delimited(source: RunSource, corrections: Corrections, out: IO[bytes
             else:
                 index, rows = rows, rows + 1
                 if index in corrections.given:
-                    met.labels[index] = cells[column].strip() if column < len(cells) else ""
+                    met.labels[index] = _label(cells, column, source)
                     corrections.check(index, met.labels[index])
                 if index in corrections.dropped:
                     continue
                 if index in corrections.labels:
-                    changes[column] = cells[column] = corrections.labels[index]
+                    changes[column] = cells[column] = _written(corrections.labels[index], source)
             for place, cell in enumerate(cells):
                 if (safe := corrections.safe(cell)) != cell:
                     changes[place] = safe
@@ -87,18 +87,44 @@ def correct_delimited(source: RunSource, corrections: Corrections, out: IO[bytes
 
 def correct_parquet(source: RunSource, corrections: Corrections, out: IO[bytes]) -> Corrected:
     """Write the corrected parquet file to `out`, in the same schema; no cell of it can run."""
-    parquet = arrow("parquet")
+    with arrow("parquet").ParquetFile(source.data) as file:
+        batches = file.iter_batches(batch_size=16_384)
+        return _correct_batches(source, corrections, out, file.schema_arrow, batches)
+
+
+def correct_arrow_folder(source: RunSource, corrections: Corrections, out: IO[bytes]) -> Corrected:
+    """Write the rows of a Hugging Face folder as one Parquet file, with the same features."""
+    rows = open_table(source.data).rows
+    assert isinstance(rows, ArrowRows), "chosen by what the data are"
+    names = rows.classes.get(source.target, ())
+    return _correct_batches(source, corrections, out, rows.schema(), rows.batches(), names)
+
+
+def _correct_batches(
+    source: RunSource,
+    corrections: Corrections,
+    out: IO[bytes],
+    schema: Any,
+    batches: Iterable[Piece],
+    names: Sequence[str] = (),
+) -> Corrected:
+    """`names`: of the classes, where the target has their numbers."""
     rows, met = 0, Corrected()
-    with parquet.ParquetFile(source.data) as file:
-        column = column_of(file.schema_arrow.names, source.target)
-        with parquet.ParquetWriter(out, file.schema_arrow) as writer:
-            for batch in file.iter_batches(batch_size=16_384):
-                decided = [i for i in range(rows, rows + len(batch)) if i in corrections.given]
-                for index in decided:
-                    met.labels[index] = str(batch.column(column)[index - rows].as_py())
+    column = column_of(schema.names, source.target)
+    if names:
+        codes = {index: str(names.index(new)) for index, new in corrections.labels.items()}
+        coded = replace(corrections, labels=codes)
+    else:
+        coded = corrections
+    with arrow("parquet").ParquetWriter(out, schema) as writer:
+        for batch in batches:
+            for index in range(rows, rows + len(batch)):
+                if index in corrections.given:
+                    label = batch.column(column)[index - rows].as_py()
+                    met.labels[index] = str(names[label] if names else label)
                     corrections.check(index, met.labels[index])
-                writer.write_batch(_corrected(batch, column, rows, corrections))
-                rows += len(batch)
+            writer.write_batch(_corrected(batch, column, rows, coded))
+            rows += len(batch)
     check_rows(source, rows)
     return met
 
@@ -144,6 +170,19 @@ def _corrected(batch: Piece, column: int, start: int, corrections: Corrections) 
     except pa.ArrowInvalid as error:
         raise DataError(f"a new label does not fit the column {field.name!r}: {error}") from None
     return batch.set_column(column, field, values).filter(pa.array(kept))
+
+
+def _label(cells: list[str], column: int, source: RunSource) -> str:
+    """The label of a record; a decimal comma as a point."""
+    label = cells[column].strip() if column < len(cells) else ""
+    if source.target not in source.commas:
+        return label
+    return str(with_points(arrow().array([label]))[0].as_py())
+
+
+def _written(label: str, source: RunSource) -> str:
+    """A label as the file writes it: with a comma where its numbers have one."""
+    return label.replace(".", ",") if source.target in source.commas else label
 
 
 def _is_blank(cells: list[str], width: int) -> bool:

@@ -1,8 +1,8 @@
 """What a review exports into the run folder, each file whole or not at all.
 
     corrected.csv   the data with the decisions carried out: new labels in the target column, dropped rows
-    (.tsv, .jsonl,  left out, all else as it was; for images a listing path,label
-    .parquet)
+    (.tsv, .jsonl,  left out, all else as it was; for images a listing path,label; for a folder of
+    .parquet, .xlsx) Hugging Face's a Parquet file
     confirmed.csv   index,label of the rows a person kept or relabelled
     dropped.csv     index of the rows a person dropped
     changes.diff    index: given -> new, to read
@@ -21,10 +21,18 @@ from typing import IO
 from ..errors import DataError
 from ..files import whole_file, write_whole
 from ..runs import RunFile, RunSource, TrainedRun
-from ..tables import JSON_LINES, arrow
+from ..tables import EXCEL, JSON_LINES, arrow, is_arrow_folder
 from ..text import harmless
 from . import visible_text
-from .corrections import Corrected, Corrections, correct_delimited, correct_listing, correct_parquet
+from .corrections import (
+    Corrected,
+    Corrections,
+    correct_arrow_folder,
+    correct_delimited,
+    correct_listing,
+    correct_parquet,
+)
+from .corrections_excel import correct_excel
 from .corrections_json import correct_json_lines
 from .decisions import Decision, check_shape, read
 from .suspects import Suspects
@@ -97,6 +105,8 @@ def exported_files(run: TrainedRun) -> tuple[Path, ...]:
         corrected = RunFile.CORRECTED_TABS
     if _is_json_lines(run.source):
         corrected = RunFile.CORRECTED_LINES
+    if _is_excel(run.source):
+        corrected = RunFile.CORRECTED_SHEET
     names = (corrected, RunFile.CONFIRMED, RunFile.DROPPED, RunFile.CHANGES)
     return tuple(run.path / name for name in names)
 
@@ -104,6 +114,8 @@ def exported_files(run: TrainedRun) -> tuple[Path, ...]:
 def _is_parquet(source: RunSource) -> bool:
     if source.kind == "images":
         return False
+    if is_arrow_folder(source.data):
+        return True  # the nearest form that is one file
     try:
         with source.data.open("rb") as stream:
             return stream.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
@@ -117,6 +129,10 @@ def _is_json_lines(source: RunSource) -> bool:
     return source.kind != "images" and source.data.name.lower().endswith(JSON_LINES)
 
 
+def _is_excel(source: RunSource) -> bool:
+    return source.kind != "images" and source.data.name.lower().endswith(EXCEL)
+
+
 def _correct(
     source: RunSource, suspects: Suspects, corrections: Corrections, out: IO[bytes]
 ) -> Corrected:
@@ -125,6 +141,10 @@ def _correct(
         return correct_listing(source, corrections, out, paths=paths)
     if _is_json_lines(source):
         return correct_json_lines(source, corrections, out)
+    if _is_excel(source):
+        return correct_excel(source, corrections, out)
+    if is_arrow_folder(source.data):
+        return correct_arrow_folder(source, corrections, out)
     return (correct_parquet if _is_parquet(source) else correct_delimited)(source, corrections, out)
 
 

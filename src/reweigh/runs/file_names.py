@@ -15,6 +15,7 @@ Written by `reweigh train` besides those:
     audit.parquet       every training row, ranked by suspicion         AuditRow
     suspects.parquet    the first of them, with the row itself          Suspect
     unreadable.txt      files that could not be decoded
+    stdin.csv           the rows that standard input had (or .jsonl, ...)
     encoded/            the encoded rows, while the run is not finished
     compare/METHOD/     the runs it was compared with
     candidates/NAME.npz what the checked rows said of a candidate
@@ -27,7 +28,7 @@ Written by `reweigh train` besides those:
 Written by `reweigh audit` and `reweigh review`:
     audit.csv           the ranking as a list
     decisions.jsonl     what people decided, in that order
-    confirmed.csv, dropped.csv, corrected.csv (.tsv, .parquet, .jsonl), changes.diff
+    confirmed.csv, dropped.csv, corrected.csv (.tsv, .parquet, .jsonl, .xlsx), changes.diff
 """
 
 FINAL = "final"
@@ -46,8 +47,10 @@ class RunFile:
     ENCODED, COMPARE, CANDIDATES = "encoded", "compare", "candidates"
     WINNER, WINNER_ARRAYS = "winner.json", "winner.safetensors"
     SUMMARY, REPORT = "summary.json", "report.html"
+    STDIN = "stdin"  # and an ending
 
     AUDIT_LIST, DECISIONS = "audit.csv", "decisions.jsonl"
     CONFIRMED, DROPPED, CHANGES = "confirmed.csv", "dropped.csv", "changes.diff"
     CORRECTED_TEXT, CORRECTED_PARQUET = "corrected.csv", "corrected.parquet"
     CORRECTED_TABS, CORRECTED_LINES = "corrected.tsv", "corrected.jsonl"
+    CORRECTED_SHEET = "corrected.xlsx"

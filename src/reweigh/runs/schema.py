@@ -23,6 +23,7 @@ class RunSource:
     rows           of `data`, those without a label included
     data           a file; for images a folder
     delimiter      of a text file; None for Parquet, for images, and where nobody noted it
+    commas         columns of a text file with decimal commas
     """
 
     kind: str
@@ -37,6 +38,7 @@ class RunSource:
     columns: tuple[str, ...] = ()
     encoding: str = "utf-8"
     delimiter: str | None = None
+    commas: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -214,6 +216,7 @@ class RunSummary:
     judged_by        what judged them: "cross-validation" or "test"
     expected         accuracy of such a choice on rows that had no part in it
     why_chosen       one or two sentences
+    notes            what was guessed about the form of the files
     """
 
     metric: str
@@ -236,6 +239,7 @@ class RunSummary:
     judged_by: str = ""
     expected: float | None = None
     why_chosen: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ Read in this order:
 
     cells    one column: its cells as numbers, as words, as labels; conditions as `checked == 1`
     reader   a CSV or Parquet file as columns, in pieces of bounded size
-    json_lines   the same for a file of JSON objects
-    images   a folder of images with one folder per class
+    json_lines, excel, arrow_folder   the same for JSON objects, workbooks, Hugging Face's folders
+    decimals   decimal commas, told from the cells
+    images   a folder or a zip archive of images with one folder per class
     labels   the labels of a file: classes, or numbers of a regression
     scan     one pass over a table: all labels, the marked rows, a random sample
 """
@@ -15,8 +16,15 @@ from .cells import (
     DOUBTFUL, Array, Condition, Numbers, arrow, is_text, label_words, numbers, pandas,
     parse_condition, unreadable, words,
 )  # fmt: skip
-from .images import ImageFolder, image_pieces, list_images, open_image, open_image_folder
+from .images import (
+    ImageFile, ImageFolder, ZippedImage, image_at, image_pieces, is_image_archive, list_images, open_image,
+    open_images,
+)  # fmt: skip
 from .labels import Codes, GivenLabels, LabelScan, decide_task
+from .decimals import with_points
+from .excel import ENDINGS as EXCEL
+from .excel import ExcelRows
+from .arrow_folder import ArrowRows, is_arrow_folder
 from .json_lines import ENDINGS as JSON_LINES
 from .json_lines import is_blank, parsed, spans
 from .reader import PIECE_ROWS, Piece, Table, delimiter_of, is_table, open_table

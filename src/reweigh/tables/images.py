@@ -1,24 +1,27 @@
-"""Folders of images with one folder per class.
+"""Folders of images with one folder per class, and zip archives of such folders.
 
     FOLDER/cat/1.jpg  FOLDER/dog/a/2.png ...     the class is the first folder's name
 
 The listing is sorted, and the position of a file in it, from 0, is its index. A file that cannot be
-decoded keeps its index.
+decoded keeps its index. Archives are read without unpacking them: see `zipped_images.py`.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from ..errors import DataError
 from ..optional import optional
+from .zipped_images import ZippedImage, is_image_archive, zipped_images
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 PIECE_FILES = 256
 PIXELS = 80_000_000
 """An image with more pixels is taken for a decompression bomb."""
+
+ImageFile: TypeAlias = Path | ZippedImage
 
 
 @dataclass(frozen=True)
@@ -26,33 +29,46 @@ class ImageFolder:
     """`files` [n] relative to `path`, with `/`, sorted; `names` [n] their classes.
 
     nameless    files left out, since their names are not UTF-8; escaped
+    members     of an archive: where each of `files` is in it
     """
 
     path: Path
     files: tuple[str, ...]
     names: tuple[str, ...]
     nameless: tuple[str, ...] = ()
+    members: tuple[ZippedImage, ...] = ()
 
     def __len__(self) -> int:
         return len(self.files)
 
-    def pieces(self) -> Iterator[list[Path]]:
+    @property
+    def images(self) -> Sequence[ImageFile]:
+        """The files in order, to be opened."""
+        return self.members or [self.path / name for name in self.files]
+
+    @property
+    def read_from(self) -> Sequence[Path]:
+        """All files that are read."""
+        return [self.path] if self.members else [self.path / name for name in self.files]
+
+    def pieces(self) -> Iterator[list[ImageFile]]:
         """The files in order, some at a time."""
-        yield from image_pieces([self.path / name for name in self.files])
+        yield from image_pieces(self.images)
 
 
-def image_pieces(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """The same paths, `PIECE_FILES` at a time."""
-    for start in range(0, len(paths), PIECE_FILES):
-        yield list(paths[start : start + PIECE_FILES])
+def image_pieces(images: Sequence[ImageFile]) -> Iterator[list[ImageFile]]:
+    """The same images, `PIECE_FILES` at a time."""
+    for start in range(0, len(images), PIECE_FILES):
+        yield list(images[start : start + PIECE_FILES])
 
 
-def open_image_folder(path: str | Path) -> ImageFolder:
-    """List the images of a folder that has one folder per class."""
+def open_images(path: str | Path) -> ImageFolder:
+    """List the images of a folder, or of a zip archive, that has one folder per class."""
     path = Path(path)
-    if not path.is_dir():
+    archive = zipped_images(path, SUFFIXES) if is_image_archive(path) else None
+    if archive is None and not path.is_dir():
         raise DataError(f"{path} is no folder; expected one with a folder of images a class")
-    found = _walk(path)
+    found = _walk(path) if archive is None else list(archive)
     files = [name for name in found if _is_utf8(name)]
     nameless = [_escaped(name) for name in found if not _is_utf8(name)]
     loose = [name for name in files if "/" not in name]
@@ -64,15 +80,32 @@ def open_image_folder(path: str | Path) -> ImageFolder:
             f"{path} has {what}; expected {path.name}/CLASS/picture.jpg ({', '.join(SUFFIXES)})"
         )
     classes = tuple(name.split("/", 1)[0] for name in inside)
-    return ImageFolder(path, tuple(inside), classes, tuple(nameless))
+    members = () if archive is None else tuple(archive[name] for name in inside)
+    return ImageFolder(path, tuple(inside), classes, tuple(nameless), members)
 
 
-def list_images(path: Path) -> list[str]:
-    """Every image below a folder, as sorted relative paths; hidden files and folders are skipped.
+def list_images(path: Path) -> dict[str, ImageFile]:
+    """Every image below a folder or in an archive, by its relative path, sorted.
 
-    So are names that are not UTF-8: no table, page or report could show them.
+    Hidden files and folders are skipped. So are names that are not UTF-8: no table, page or report
+    could show them.
     """
-    return [name for name in _walk(path) if _is_utf8(name)]
+    if is_image_archive(path):
+        return {n: image for n, image in zipped_images(path, SUFFIXES).items() if _is_utf8(n)}
+    return {name: path / name for name in _walk(path) if _is_utf8(name)}
+
+
+def image_at(data: Path, name: str) -> ImageFile | None:
+    """The image that `name` is in a folder or an archive; None if it is gone, or lies outside."""
+    if is_image_archive(data):
+        return zipped_images(data, SUFFIXES).get(name)
+    try:
+        root = data.resolve(strict=True)
+        path = (root / name).resolve(strict=True)
+    except (OSError, ValueError, RuntimeError):
+        return None
+    inside = not Path(name).is_absolute() and path.is_relative_to(root)
+    return path if inside and path.is_file() else None
 
 
 def _is_utf8(name: str) -> bool:
@@ -97,12 +130,12 @@ def _walk(path: Path) -> list[str]:
     return sorted(images)
 
 
-def open_image(file: Path | IO[bytes]) -> Any:
+def open_image(file: ImageFile | IO[bytes]) -> Any:
     """The image, turned upright and fully decoded; None if that fails for any reason."""
     pillow: Any = optional("PIL.Image", package="pillow", needed_for="reading images")
     upright = optional("PIL.ImageOps", package="pillow", needed_for="reading images")
     try:
-        with pillow.open(file) as image:
+        with pillow.open(file.open() if isinstance(file, ZippedImage) else file) as image:
             if image.width * image.height > PIXELS:
                 return None
             image.load()

@@ -1,4 +1,5 @@
-"""Tables on disk, read in pieces: CSV (any delimiter), Parquet, and what has a file of its own here.
+"""Tables on disk, read in pieces: CSV (any delimiter), Parquet, and what has a file of its own here
+(JSON Lines, Excel, folders of Hugging Face's `save_to_disk`).
 
     table = open_table("rows.csv")
     for piece in table.pieces(): ...      # pyarrow record batches, a few MB each
@@ -13,29 +14,31 @@ import gzip
 import io
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from ..errors import DataError, unknown
 from ..text import first_line
-from . import json_lines
+from . import excel, json_lines
+from .arrow_folder import is_arrow_folder, open_arrow_folder
 from .cells import arrow
+from .decimals import COMMA, UNCLEAR, decimal_style, with_points
 
 Piece: TypeAlias = Any
 """A pyarrow record batch."""
 
 CSV, PARQUET = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
-ENDINGS = (*CSV, *PARQUET, *json_lines.ENDINGS)
+ENDINGS = (*CSV, *PARQUET, *json_lines.ENDINGS, *excel.ENDINGS)
 PIECE_ROWS = 65_536
 PIECE_BYTES = 8 * 2**20
 _HEAD = 2**16
 _DELIMITERS = ",;\t|"
 _MAGIC = {
-    b"PK\x03\x04": "a zip archive or an Excel workbook; save the sheet as CSV",
+    b"PK\x03\x04": "a zip archive or an Excel workbook; name it .zip or .xlsx",
     b"PAR1": "a Parquet file; name it .parquet",
-    b"\xd0\xcf\x11\xe0": "an old Excel workbook; save the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook; save it as .xlsx, or the sheet as CSV",
     b"\x1f\x8b": "a gzip file; name it .csv.gz",
 }
 
@@ -61,6 +64,8 @@ class Table:
 
     delimiter   of a CSV; None for all else
     rows        who reads it, if it is neither CSV nor Parquet
+    commas      columns of a text file whose decimal commas are read as points
+    unclear     columns in which a comma may be decimal or part thousands; taken as words
     """
 
     path: Path
@@ -68,6 +73,28 @@ class Table:
     delimiter: str | None = None
     encoding: str = "utf-8"
     rows: TableRows | None = None
+    commas: frozenset[str] = frozenset()
+    unclear: frozenset[str] = frozenset()
+
+    def with_commas(self, columns: Collection[str]) -> "Table":
+        """The same; commas that its own cells leave unclear are decimal in `columns`."""
+        known = self.unclear & frozenset(columns)
+        return replace(self, commas=self.commas | known, unclear=self.unclear - known)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was guessed, for people to check."""
+        said = []
+        if self.commas:
+            said.append(f"decimal commas in {_listed(self.commas)}: read as numbers")
+        if self.unclear:
+            said.append(
+                f"commas in {_listed(self.unclear)} may be decimal or part thousands: taken as words"
+            )
+        if isinstance(self.rows, excel.ExcelRows) and self.rows.others:
+            others = ", ".join(map(repr, self.rows.others[:3]))
+            said.append(f"only the sheet {self.rows.sheet!r} is read, not {others}")
+        return tuple(said)
 
     @property
     def read_from(self) -> tuple[Path, ...]:
@@ -103,9 +130,13 @@ class Table:
                 raise DataError(f"{self.path}: {error}")
 
 
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(map(repr, sorted(names)[:8])) + (", ..." if len(names) > 8 else "")
+
+
 def is_table(path: Path) -> bool:
-    """Whether the name is that of a table."""
-    return path.name.lower().endswith(ENDINGS)
+    """Whether this is a table: by its name, or as a folder of Arrow files."""
+    return path.name.lower().endswith(ENDINGS) or is_arrow_folder(path)
 
 
 def open_table(path: str | Path, *, encoding: str = "utf-8") -> Table:
@@ -113,6 +144,8 @@ def open_table(path: str | Path, *, encoding: str = "utf-8") -> Table:
     path = Path(path)
     if not path.exists():
         raise DataError(f"there is no {path}; expected a .csv or .parquet file")
+    if is_arrow_folder(path):
+        return _with_rows(path, encoding, open_arrow_folder)
     if not path.is_file():
         what = "a folder" if path.is_dir() else "a pipe or a device, which can be read once only"
         raise DataError(f"{path} is {what}; expected a .csv or .parquet file: save the rows in one")
@@ -126,12 +159,27 @@ def open_table(path: str | Path, *, encoding: str = "utf-8") -> Table:
         return Table(path, _parquet_columns(path))
     if name.endswith(json_lines.ENDINGS):
         return _with_rows(path, encoding, json_lines.open_json_lines)
+    if name.endswith(excel.ENDINGS):
+        return _with_rows(path, encoding, excel.open_excel)
     if not name.endswith(CSV):
         hint = " (JSON: one object per line, in a .jsonl)" if name.endswith(".json") else ""
         known = ", ".join(ENDINGS)
         raise DataError(f"{path} has an unknown ending; expected one of {known}{hint}")
     header, delimiter = _csv_header(path, encoding)
-    return Table(path, _checked_names(path, header), delimiter, encoding)
+    return _with_commas(Table(path, _checked_names(path, header), delimiter, encoding))
+
+
+def _with_commas(table: Table) -> Table:
+    """Look for decimal commas in the first piece, unless commas part the cells."""
+    first = None if table.delimiter == "," else next(table.pieces(), None)
+    if first is None:
+        return table
+    styles = {name: decimal_style(first.column(name)) for name in table.columns}
+    commas, unclear = (
+        frozenset(name for name, style in styles.items() if style == which)
+        for which in (COMMA, UNCLEAR)
+    )
+    return replace(table, commas=commas, unclear=unclear)
 
 
 def _with_rows(path: Path, encoding: str, opened: Callable[..., TableRows]) -> Table:
@@ -240,7 +288,16 @@ def _read_csv(table: Table, columns: list[str]) -> Iterator[Piece]:
             strings_can_be_null=True,
         ),
     ) as reader:  # fmt: skip
-        yield from reader
+        for piece in reader:
+            yield _pointed(piece, table.commas) if table.commas else piece
+
+
+def _pointed(piece: Piece, commas: frozenset[str]) -> Piece:
+    arrays = [
+        with_points(piece.column(name)) if name in commas else piece.column(name)
+        for name in piece.schema.names
+    ]
+    return arrow().RecordBatch.from_arrays(arrays, names=piece.schema.names)
 
 
 def _undecodable(path: Path, encoding: str, error: UnicodeError) -> DataError:

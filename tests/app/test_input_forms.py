@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 
 import reweigh
-from reweigh.app import Options, train
+from reweigh.app import Options, train, write_audit_list
 from reweigh.cli import main
+from reweigh.errors import DataError
 from reweigh.runs import open_run
 from support.own_data import images, table
 
@@ -188,3 +189,6 @@ def test_a_zip_of_images_trains_as_the_folder_does(tmp_path):
     suspect = open_run(tmp_path / "zip").first_suspects(1)[0]
     shown, kind = content(picture(tmp_path / "photos.zip", suspect.example))
     assert (shown, kind) == ((tmp_path / "photos" / suspect.example).read_bytes(), "image/png")
+
+    with pytest.raises(DataError, match="unpack it, and train on the folder"):
+        write_audit_list(tmp_path / "zip", tmp_path / "samples", form="fiftyone")

@@ -29,7 +29,7 @@ def write_samples(source: RunSource, pieces: Iterable[Piece], out: Path) -> int:
         raise SettingError(
             f"FiftyOne shows images, and this run has a {source.kind}; try --format label-studio"
         )
-    content = RowContent(source)
+    content = RowContent(source, files=True)
     images: dict[str, str] = {}
     labels: dict[str, Any] = {}
     for piece in pieces:

@@ -58,7 +58,7 @@ def _tables(
     source: RunSource, pieces: Iterable[Piece]
 ) -> Iterator[tuple[Piece, dict[str, Feature]]]:
     """Tables of the same columns, and what these are."""
-    content = RowContent(source)
+    content = RowContent(source, files=True)
     for piece in pieces:
         ranked = list(ranked_rows(piece))
         given = [row.given for row in ranked]

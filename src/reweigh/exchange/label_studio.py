@@ -45,7 +45,7 @@ class Answer:
 
 def write_tasks(source: RunSource, pieces: Iterable[Piece], out: Path) -> int:
     """Write the tasks to `out` and the interface beside it; the number of tasks."""
-    content, count = RowContent(source), 0
+    content, count = RowContent(source, files=True), 0
     write_whole(interface_file(out), interface(source))
     with whole_file(out) as stream:
         stream.write(b"[")

@@ -14,7 +14,16 @@ import numpy.typing as npt
 
 from ..errors import DataError
 from ..runs import RunSource
-from ..tables import Piece, Table, arrow, label_words, numbers, open_image_folder, open_table
+from ..tables import (
+    Piece,
+    Table,
+    arrow,
+    is_image_archive,
+    label_words,
+    numbers,
+    open_images,
+    open_table,
+)
 
 TEXT, PATH = "text", "path"
 _CHANGED = "the data have changed since: train again, or bring the old file back"
@@ -24,11 +33,17 @@ class RowContent:
     """The content of the rows of `source`.
 
     names    the columns that `at` gives: ("path",), ("text",), or the columns of a table
+    files    whether others will open the images, which then may not lie in an archive
     """
 
-    def __init__(self, source: RunSource) -> None:
+    def __init__(self, source: RunSource, *, files: bool = False) -> None:
         self.source = source
         if source.kind == "images":
+            if files and is_image_archive(source.data):
+                raise DataError(
+                    f"the images are inside {source.data}, where other programs cannot open them; "
+                    "unpack it, and train on the folder"
+                )
             self.names: tuple[str, ...] = (PATH,)
         elif source.kind == "text":
             self.names = (TEXT,)
@@ -55,11 +70,12 @@ class RowContent:
 
     @cached_property
     def _table(self) -> Table:
-        return open_table(self.source.data, encoding=self.source.encoding)
+        table = open_table(self.source.data, encoding=self.source.encoding)
+        return table.with_commas(self.source.commas)
 
     @cached_property
     def _folder(self) -> Any:
-        return open_image_folder(self.source.data)
+        return open_images(self.source.data)
 
     def _rows(self, index: npt.NDArray[np.int64], columns: list[str]) -> Piece:
         pa = arrow()

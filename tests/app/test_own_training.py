@@ -53,7 +53,7 @@ def test_the_audit_finds_the_wrong_labels(run):
     audit = pq.read_table(folder / "run" / "audit.parquet").to_pandas()
     assert list(audit.columns) == [
         "index", "given_label", "suggested_label", "suspicion", "mean_weight", "zero_share", "seen",
-        "posterior",
+        "posterior", "p_wrong", "suggested", "p_suggested", "flag", "flagged_from", "source",
     ]  # fmt: skip
     assert sorted(audit["index"]) == list(range(300))
     assert (audit["suspicion"].diff().dropna() <= 0).all()
@@ -62,6 +62,20 @@ def test_the_audit_finds_the_wrong_labels(run):
     assert (audit["given_label"].to_numpy() == given[audit["index"]]).all()
     assert set(audit["suggested_label"].dropna()) <= {"cat", "dog", "eel"}
     assert (audit["suggested_label"].dropna() != audit["given_label"][audit["suggested_label"].notna()]).all()  # fmt: skip
+
+
+def test_the_audit_says_how_probable_errors_are(run):
+    folder, wrong, *_ = run
+    audit = pq.read_table(folder / "run" / "audit.parquet").to_pandas()
+    is_wrong = wrong[audit["index"]]
+    assert roc_auc_score(is_wrong, audit["p_wrong"]) > 0.95
+    assert abs(audit["p_wrong"].mean() - is_wrong.mean()) < 0.08
+    assert (audit["suggested"] != audit["given_label"]).all()
+    assert (audit["p_suggested"] <= audit["p_wrong"] + 1e-12).all()
+    assert (audit["flag"] == (audit["flagged_from"] <= 0.1)).all()
+    truth = table(300, 0)[0]["label"].to_numpy()[audit["index"]]
+    sure = audit["p_suggested"] > 0.8
+    assert (audit["suggested"][sure] == truth[sure]).mean() > 0.8
 
 
 def test_suspects_show_the_row_and_say_why(run):

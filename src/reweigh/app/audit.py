@@ -1,6 +1,6 @@
 """Every training row ranked by suspicion, in files of which a small part can be read alone.
 
-audit.parquet      index, given_label, suggested_label, suspicion, mean_weight, zero_share, seen, posterior
+audit.parquet      the fields of runs.AuditRow
 suspects.parquet   the first 100,000 of them, with the row itself and a sentence that says why
 """
 
@@ -16,10 +16,11 @@ from ..audit import Ranking, rank_classes, rank_numbers
 from ..data import AnyPart, BatchOptions
 from ..exchange import write_rows
 from ..files import whole_file
-from ..runs import AUDIT_COLUMNS, SUSPECT_COLUMNS, RunFile
+from ..runs import AUDIT_COLUMNS, FALSE_ALARMS, SUSPECT_COLUMNS, RunFile
 from ..tables import ImageFolder, arrow, words
 from ..training import Outcome
 from .final_outputs import TrainOutputs
+from .label_doubts import LabelDoubts
 from .preparation import Prepared
 
 MOST, GROUP, PAGE, CHUNK = 100_000, 1_000, 32, 100_000
@@ -61,12 +62,15 @@ def write_ranking(
     prepared: Prepared,
     outcome: Outcome,
     ranking: Ranking,
+    *,
     posterior: Column | None = None,
+    doubts: LabelDoubts | None = None,
 ) -> None:
     """audit.parquet and suspects.parquet; `posterior` [n] is that of each given label."""
     pa, parquet = arrow(), arrow("parquet")
     ledger = dict(outcome.ledger.table())
     ledger["posterior"] = np.full(len(ranking), np.nan) if posterior is None else posterior
+    ledger |= _doubt_columns(len(ranking), doubts)
     write_rows(
         folder / RunFile.AUDIT,
         (
@@ -107,8 +111,23 @@ def _rows(
         pa.array(ledger["zero_share"][order], from_pandas=True),
         pa.array(ledger["seen"][order]),
         pa.array(ledger["posterior"][order], from_pandas=True),
-    )
+        pa.array(ledger["p_wrong"][order], from_pandas=True),
+        pa.array(_names(prepared, ledger["suggested"][order]), pa.string()),
+        pa.array(ledger["p_suggested"][order], from_pandas=True),
+        pa.array(ledger["flagged_from"][order] <= FALSE_ALARMS, mask=np.isnan(ledger["flagged_from"][order])),
+        pa.array(ledger["flagged_from"][order], from_pandas=True),
+        pa.nulls(len(order), pa.string()),
+    )  # fmt: skip
     return dict(zip(AUDIT_COLUMNS, values, strict=True))
+
+
+def _doubt_columns(rows: int, doubts: LabelDoubts | None) -> dict[str, Column]:
+    """By column, [n] in the order of the train part; NaN where nothing is known."""
+    names = ("p_wrong", "suggested", "p_suggested", "flagged_from")
+    if doubts is None:
+        unknown = np.full(rows, np.nan)
+        return dict.fromkeys(names, unknown)
+    return {name: getattr(doubts, name) for name in names}
 
 
 def _names(prepared: Prepared, labels: Column) -> list[str | None]:

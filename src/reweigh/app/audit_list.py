@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError
-from ..exchange import format_of, write_rows
-from ..runs import AUDIT_COLUMNS, RunFile, TrainedRun, open_run, reading_parquet
+from ..errors import DataError, SettingError
+from ..exchange import format_of, listed, write_rows
+from ..runs import AUDIT_COLUMNS, FALSE_ALARMS, RunFile, TrainedRun, open_run, reading_parquet
 from ..tables import Piece, arrow
 from .output_files import check_output
 
@@ -24,35 +24,50 @@ def write_audit_list(
     form: str | None = None,
     rows: int | None = None,
     say: Callable[[str], None] = print,
+    false_alarms: float = FALSE_ALARMS,
 ) -> tuple[Path, int, list[dict[str, Any]]]:
     """Write a run's ranking to `out` (RUN/audit.csv); the path, the rows, and the first of them.
 
     form    one of `exchange.FORMATS`; None: a table
     rows    write the first of the ranking only
+    false_alarms    the share of right labels expected among the flagged ones
 
     Texts and paths are left out of a table, and that is said, where the data are gone or have changed.
     """
+    if not 0 < false_alarms < 1:
+        raise SettingError(f"--false-alarms is {false_alarms:g}; expected a share between 0 and 1")
     opened = open_run(run, needs=RunFile.SUMMARY)
     chosen, out = format_of(form, out), out or run / RunFile.AUDIT_LIST
     check_output(out, opened, endings=chosen.endings, beside=chosen.beside(out), force=force)
-    _, first = read_audit_list(run, head=head)
-    pieces = RankedPieces(opened, rows)
+    _, first = read_audit_list(run, head=head, false_alarms=false_alarms)
+    pieces = RankedPieces(opened, rows, false_alarms)
     try:
         written = chosen.write(opened.source, pieces, out)
     except DataError as error:
         if chosen.name != "table":
             raise
         say(f"the list has no texts and paths: {error}")
-        written = write_rows(out, pieces)
+        written = write_rows(out, map(listed, pieces))
     return out, written, first
 
 
-def read_audit_list(run: Path, *, head: int) -> tuple[int, list[dict[str, Any]]]:
+def read_audit_list(
+    run: Path, *, head: int, false_alarms: float = FALSE_ALARMS
+) -> tuple[int, list[dict[str, Any]]]:
     """How many rows a run ranked, and the first of them."""
     audit = open_run(run, needs=RunFile.SUMMARY).path / RunFile.AUDIT
     with reading_parquet(audit), arrow("parquet").ParquetFile(audit) as file:
-        pieces = file.iter_batches(max(head, 1), columns=list(AUDIT_COLUMNS))
-        return file.metadata.num_rows, next(pieces).to_pylist()[:head] if head > 0 else []
+        first = next(file.iter_batches(max(head, 1), columns=list(AUDIT_COLUMNS)))
+        rows = listed(flagged_at(first, false_alarms)).to_pylist()
+        return file.metadata.num_rows, rows[:head] if head > 0 else []
+
+
+def flagged_at(piece: Piece, false_alarms: float) -> Piece:
+    """Rows of audit.parquet with the flags of another rate; runs of earlier versions have none."""
+    if "flagged_from" not in piece.schema.names:
+        return piece
+    flags = arrow("compute").less_equal(piece.column("flagged_from"), false_alarms)
+    return piece.set_column(piece.schema.get_field_index("flag"), "flag", flags)
 
 
 @dataclass(frozen=True)
@@ -61,11 +76,13 @@ class RankedPieces:
 
     run: TrainedRun
     rows: int | None = None
+    false_alarms: float = FALSE_ALARMS
 
     def __iter__(self) -> Iterator[Piece]:
         audit, left = self.run.path / RunFile.AUDIT, self.rows
         with reading_parquet(audit), arrow("parquet").ParquetFile(audit) as file:
-            for piece in file.iter_batches(CHUNK, columns=list(AUDIT_COLUMNS)):
+            for batch in file.iter_batches(CHUNK, columns=list(AUDIT_COLUMNS)):
+                piece = flagged_at(batch, self.false_alarms)
                 yield piece if left is None else piece.slice(0, left)
                 left = None if left is None else left - piece.num_rows
                 if left is not None and left <= 0:

@@ -62,6 +62,7 @@ class Contest:
     honest       [rows] right or not, by a choice in which the row had no part
     test_right   [test rows] right or not, by the winner; empty if nothing is kept for judging
     posterior    [train rows] of the given label; NaN where unknown
+    rows         as plain models take them
     """
 
     figures: tuple[CandidateFigures, ...]
@@ -71,6 +72,7 @@ class Contest:
     test_right: Reals
     posterior: Reals
     why: str
+    rows: PlainRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +141,7 @@ class Arena:
         right = rights[chosen] if judges.by == "test" else self._test_right(members, models)
         return Contest(
             figures, chosen, judges.by, honest, right, self._posterior(judged),
-            why_chosen(figures, rights, judges.by, members),
+            why_chosen(figures, rights, judges.by, members), self.rows,
         )  # fmt: skip
 
     def _judged(self, candidate: Candidate) -> Judgement:

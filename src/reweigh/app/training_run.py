@@ -20,6 +20,7 @@ from .audit import rank, write_ranking
 from .contest import FEWEST, Arena, Contest, names_for
 from .final_outputs import TestOutputs, TrainOutputs
 from .inspection import Say
+from .label_doubts import doubt_labels
 from .network_candidates import NetworkRuns
 from .networks import choose_config, choose_network, make_model
 from .options import Options, flag
@@ -72,7 +73,11 @@ def run_training(options: Options, out: Path, signs: Signs) -> runs.RunSummary:
     plain = rivals["uniform"].outcome if rivals else None
     ranking = rank(prepared.task.train, ours.outcome, plan.batch, plain=plain, seen=seen)
     posterior = None if contest is None else contest.posterior
-    write_ranking(out, prepared, ours.outcome, ranking, posterior)
+    doubts = doubt_labels(
+        prepared, options, rows=None if contest is None else contest.rows, say=signs.say,
+        tell=partial(signs.judging, "labels"),
+    )  # fmt: skip
+    write_ranking(out, prepared, ours.outcome, ranking, posterior=posterior, doubts=doubts)
     summary = summarise(
         prepared, plan, shape, {plan.method: ours, **rivals}, ranking, contest=contest
     )

@@ -14,11 +14,11 @@ Read in this order:
 """
 
 # isort: off
-from .learner import Arrays, Fitted, Places, Reals, one_hot
+from .learner import Arrays, Fitted, Learner, Places, Reals, Rows, one_hot
 from .softmax_regression import SoftmaxModel, SoftmaxRegression
 from .rotation import Rotation
 from .trees import Boosting, Forest, TreesModel
-from .posterior import posterior, posterior_rounds, settle, transitions
+from .posterior import checked_weight, posterior, posterior_rounds, settle, transitions
 from .plain import PlainCandidate, PlainData, PlainModel, Posteriors
 from .recipes import plain_candidates, plain_names
 from .judging import (

@@ -30,6 +30,13 @@ def audit(
     rows: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Write only the first N rows.")
     ] = None,
+    false_alarms: Annotated[
+        float,
+        typer.Option(
+            metavar="SHARE",
+            help="Flag as many labels as possible, of which at most this share is expected to be right.",
+        ),
+    ] = 0.1,
     show: Annotated[int, typer.Option(metavar="N", help="Print the first N.")] = 10,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the file F, if it is none of the run's.")
@@ -39,8 +46,10 @@ def audit(
 
     Columns: index (position of the row in the data, from 0), given_label, suggested_label (where
     the model is confident), suspicion (0 to 1), mean_weight (1 is what a row counts in plain
-    training), zero_share (share of its steps in which it did not help the checked rows), seen. Lists of
-    texts and images have the text or the path of the image, too.
+    training), zero_share (share of its steps in which it did not help the checked rows), seen,
+    posterior, probability_wrong (that the label is wrong), suggested and probability_suggested (the
+    likeliest other label), flagged (see --false-alarms), source. Lists of texts and images have the text
+    or the path of the image, too.
 
     Decisions made in Label Studio come back with `reweigh review RUN --import EXPORT`.
     Look through the first ones with `reweigh review RUN`.
@@ -51,13 +60,14 @@ def audit(
     failure = None
     try:
         path, count, head = write_audit_list(
-            run, out, head=show, force=force, form=form, rows=rows, say=_notice
-        )
+            run, out, head=show, force=force, form=form, rows=rows, say=_notice,
+            false_alarms=false_alarms,
+        )  # fmt: skip
     except StorageError as error:
         if out is not None:
             raise
         failure = error  # a run that may only be looked at: look at it
-        count, head = read_audit_list(run, head=show)
+        count, head = read_audit_list(run, head=show, false_alarms=false_alarms)
     _print(head)
     if failure is None:
         order = "" if form == "cleanlab" else ", most suspicious first,"

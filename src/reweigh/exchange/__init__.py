@@ -13,7 +13,7 @@ Read in this order:
 """
 
 # isort: off
-from .formats import FORMATS, Format, format_of
+from .formats import FORMATS, Format, format_of, listed
 from .label_studio import Answer, read_answers
 from .row_content import RowContent
 from .row_files import ENDINGS, write_rows

@@ -40,7 +40,19 @@ def write_list(source: RunSource, pieces: Iterable[Piece], out: Path) -> int:
     Rows of a table have neither, and stay as they are.
     """
     shown = source.kind in ("text", "images")
-    return write_rows(out, _with_content(source, pieces) if shown else pieces)
+    return write_rows(out, map(listed, _with_content(source, pieces) if shown else pieces))
+
+
+LISTED = {"p_wrong": "probability_wrong", "p_suggested": "probability_suggested", "flag": "flagged"}
+"""The names of some columns in the list that people read."""
+
+
+def listed(piece: Piece) -> Piece:
+    """Rows of audit.parquet as a list has them."""
+    pa = arrow()
+    table = piece if isinstance(piece, pa.Table) else pa.Table.from_batches([piece])
+    names = [name for name in table.column_names if name != "flagged_from"]
+    return table.select(names).rename_columns([LISTED.get(name, name) for name in names])
 
 
 def _with_content(source: RunSource, pieces: Iterable[Piece]) -> Iterable[Piece]:

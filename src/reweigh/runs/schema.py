@@ -10,6 +10,8 @@ from ..errors import DataError, unknown
 
 KINDS = ("table", "images", "text")
 TASKS = ("classes", "regression")
+FALSE_ALARMS = 0.1
+"""The share of right labels expected among flagged ones, where nobody asks for another."""
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?")
 
 
@@ -254,6 +256,14 @@ class AuditRow:
     seen              the steps it was in
     posterior         the probability that the label is right, by the corrected data; None where
                       there are none
+    p_wrong           the probability that the label is wrong, calibrated by the checked rows
+    suggested         the likeliest other label; p_suggested its probability
+    flag              whether it is flagged at the false-alarm rate FALSE_ALARMS
+    flagged_from      the smallest false-alarm rate at which it is flagged
+    source            where the label comes from: the cell of the column --source
+
+    All from p_wrong on are None where nothing is known: a regression, very few checked rows, runs of
+    earlier versions, rows beyond those that plain models learn.
     """
 
     index: int
@@ -264,6 +274,12 @@ class AuditRow:
     zero_share: float | None
     seen: int | None
     posterior: float | None = field(default=None, kw_only=True)  # runs before it have none
+    p_wrong: float | None = field(default=None, kw_only=True)
+    suggested: str | None = field(default=None, kw_only=True)
+    p_suggested: float | None = field(default=None, kw_only=True)
+    flag: bool | None = field(default=None, kw_only=True)
+    flagged_from: float | None = field(default=None, kw_only=True)
+    source: str | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,65 @@
+"""The probability that a label is wrong, for the rows of a run (sentinels/suspicion.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import sentinels
+from ..candidates import Places, Reals
+from .contest import FEWEST
+from .inspection import Say
+from .options import Options
+from .plain_rows import PlainRows, plain_rows
+from .preparation import Prepared
+
+
+@dataclass(frozen=True, eq=False)
+class LabelDoubts:
+    """Of each train row, [n]; NaN, and -1 as a class, of rows that plain models do not learn.
+
+    p_wrong, suggested, p_suggested, flagged_from    as in `sentinels.LabelJudgement`
+    found                                            of the sentinels, and of all rows together
+    """
+
+    p_wrong: Reals
+    suggested: Places
+    p_suggested: Reals
+    flagged_from: Reals
+    found: sentinels.Suspicion
+
+
+def doubt_labels(
+    prepared: Prepared,
+    options: Options,
+    *,
+    rows: PlainRows | None,
+    say: Say,
+    tell: Callable[[int, int], None],
+) -> LabelDoubts | None:
+    """Judge the label of every train row; None in a regression, or with too few checked rows.
+
+    A plain table gets forests, too, unless it has to be quick.
+    """
+    if not prepared.classes or len(prepared.task.clean) < FEWEST:
+        return None
+    rows = rows or plain_rows(prepared, seed=options.seed, say=say)
+    quick = options.quick or options.method is not None
+    trees = prepared.inspected.kind == "table" and not quick
+    found = sentinels.suspect(rows.data, trees=trees, seed=options.seed, tell=tell)
+    n, judged = len(prepared.task.train), found.train
+
+    def spread(values: Reals, nothing: float) -> Reals:
+        whole = np.full(n, nothing)
+        whole[rows.sample] = values
+        return whole
+
+    return LabelDoubts(
+        spread(judged.p_wrong, np.nan),
+        spread(judged.suggested.astype(np.float64), -1).astype(np.int64),
+        spread(judged.p_suggested, np.nan),
+        spread(judged.flagged_from, np.nan),
+        found,
+    )

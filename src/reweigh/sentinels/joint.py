@@ -1,0 +1,119 @@
+"""How often true y is called g, over all train rows, and how many labels are wrong; with intervals.
+
+    J[y, g]    the share of all rows that are y and called g; sums to one
+    a_g        mean of p(x) over the train rows called g
+    M_y        mean of p(x) over the checked rows of class y
+
+If errors depend on the true class alone, rows called g are a mixture of the classes: a_g = sum_y r_g(y) M_y.
+This holds whether or not p is calibrated. Few checked rows make M uncertain, so the mixture is kept
+near what expectation maximisation finds from p itself (candidates/posterior.py):
+
+    r_g = argmin  |a_g - sum_y r(y) M_y|^2 + PULL / m_y (r(y) - em_g(y))^2 summed over y,    r >= 0, sum 1
+
+Intervals: the Bayesian bootstrap. Checked rows of a class get weights from a flat Dirichlet distribution,
+M and r are found anew DRAWS times; the middle 95% is the interval. Train rows are many, and taken as
+they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..candidates import Places, Reals, settle
+from ..rng import Draws
+
+PULL = 0.5
+DRAWS, FEWER = 200, 40
+"""Bootstraps; fewer where there are more than MANY classes."""
+MANY = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """shares [classes, classes] are J[y, g]; draws [b, classes, classes] the same from bootstraps.
+
+    row_weights    [b, m] the bootstraps' weights of the checked rows; of each class they sum to its size
+    """
+
+    shares: Reals
+    draws: Reals
+    row_weights: Reals
+
+    @property
+    def wrong(self) -> float:
+        """The share of wrong labels."""
+        return float(1 - np.trace(self.shares))
+
+    def interval(self, given: int | None = None, true: int | None = None) -> tuple[float, float]:
+        """95% of the share of wrong labels: of all rows, of those called `given`, or of one pair."""
+        each = self._wrong(self.draws, given, true)
+        low, high = np.quantile(each, [0.025, 0.975])
+        found = float(self._wrong(self.shares[None], given, true)[0])
+        return min(float(low), found), max(float(high), found)
+
+    @staticmethod
+    def _wrong(shares: Reals, given: int | None, true: int | None) -> Reals:
+        if given is None:
+            total: Reals = 1 - np.trace(shares, axis1=1, axis2=2)
+            return total
+        if true is not None:
+            pair: Reals = shares[:, true, given]
+            return pair
+        of_class: Reals = shares[:, :, given].sum(1) - shares[:, given, given]
+        return of_class
+
+
+def estimate_joint(
+    p: Reals, given: Places, p_checked: Reals, labels: Places, *, seed: int
+) -> Joint:
+    """From p(y | x) of train [n, classes] and checked rows [m, classes], both of unseen rows."""
+    classes = p.shape[1]
+    _, q = settle(p, given)
+    calls = np.bincount(given, minlength=classes)
+    held = np.maximum(calls, 1)[:, None]
+    means, pulled_to = np.zeros((classes, classes)), np.zeros((classes, classes))
+    np.add.at(means, given, p)
+    np.add.at(pulled_to, given, q)
+    means, pulled_to = means / held, pulled_to / held
+    weights = _bootstraps(labels, classes, seed)
+    found = np.stack([
+        _mixtures(means, pulled_to, p_checked, labels, row_weights) for row_weights in weights
+    ])  # fmt: skip
+    shares = found * (calls / calls.sum())[None, :, None]  # [b, g, y]
+    each = shares.transpose(0, 2, 1)
+    return Joint(each[0], each[1:], weights[1:])
+
+
+def _bootstraps(labels: Places, classes: int, seed: int) -> Reals:
+    """[1 + b, m] weights of the checked rows: all ones first."""
+    count = DRAWS if classes <= MANY else FEWER
+    uniform = Draws(seed, "bootstraps").uniform(count * len(labels)).reshape(count, len(labels))
+    weights = -np.log(np.maximum(uniform, 1e-12))
+    for c in range(classes):
+        of_class = labels == c
+        if of_class.any():
+            weights[:, of_class] *= of_class.sum() / weights[:, of_class].sum(1, keepdims=True)
+    return np.concatenate([np.ones((1, len(labels))), weights])
+
+
+def _mixtures(
+    means: Reals, pulled_to: Reals, p_checked: Reals, labels: Places, weights: Reals
+) -> Reals:
+    """r [g, y] of each given label."""
+    from scipy.optimize import nnls
+
+    classes = means.shape[0]
+    sums, counts = np.zeros((classes, classes)), np.bincount(labels, weights, classes)
+    np.add.at(sums, labels, p_checked * weights[:, None])
+    of_class = (sums + np.eye(classes) * 1e-3) / (counts[:, None] + 1e-3)
+    pull = np.sqrt(PULL / np.maximum(counts, 1))
+    firm = 1e3
+    matrix = np.concatenate([of_class.T, np.diag(pull), np.full((1, classes), firm)])
+    found = np.empty((classes, classes))
+    for g in range(classes):
+        aim = np.concatenate([means[g], pull * pulled_to[g], [firm]])
+        found[g] = nnls(matrix, aim)[0]
+    mixtures: Reals = found / np.maximum(found.sum(1, keepdims=True), 1e-12)
+    return mixtures

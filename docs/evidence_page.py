@@ -71,7 +71,7 @@ def block(name: str) -> str:
     for scale in SCALES:
         results = finished(name, scale)
         if results is not None:
-            parts.append(_tables(results, scale))
+            parts += [_tables(results, scale), *_pictures(results)]
             done, planned = counts(name, scale)
             where = f"[results/{folder_of(name, scale).name}](../results/{folder_of(name, scale).name}/results.jsonl)"
             more = "" if done == planned else f"; {command_of(name, scale)} runs the others"
@@ -97,6 +97,26 @@ def _tables(results: Any, scale: str) -> str:
                 lines.append(f"| {line.name} | " + " | ".join(cells) + " |")
         shown.append("\n".join(lines))
     return "\n\n".join(shown)
+
+
+def _pictures(results: Any) -> list[str]:
+    """The experiment's figures, two beside each other, each under its title, and what they show."""
+    from reweigh.report.paper_figures import figures
+
+    shown = []
+    for figure in figures(results):
+        drawn = [
+            (panel.title, f"![{panel.text}](../{path.relative_to(ROOT).as_posix()})")
+            for panel in figure.panels
+            if (path := results.folder / "figures" / f"{panel.name}.png").exists()
+        ]
+        for k in range(0, len(drawn), 2):
+            titles, images = zip(*drawn[k : k + 2], strict=True)
+            rows = [titles, ("---",) * len(images), images]
+            table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+            shown.append(table if any(titles) else images[0])
+        shown += [figure.caption] if drawn else []
+    return shown
 
 
 def _belongs(line: Any, results: Any, scale: str) -> bool:

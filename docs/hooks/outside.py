@@ -79,11 +79,11 @@ def original(uri: str) -> Path:
 
 
 def brought(path: Path, config: Any) -> File:
-    """A file of the repository as a file of the site."""
+    """A file of the repository as a file of the site; what is no page, such as a picture, byte for byte."""
+    if not address(path).endswith(".md"):
+        return File.generated(config, address(path), content=path.read_bytes())
     text = path.read_text(encoding="utf-8")
     if path.suffix in SOURCE:
         name = path.relative_to(ROOT).as_posix()
         text = f"# {name}\n\n~~~~~~{SOURCE[path.suffix]}\n{text}~~~~~~\n"
-    if address(path).endswith(".md"):
-        text = f"{UNSEARCHED}{text}"
-    return File.generated(config, address(path), content=text)
+    return File.generated(config, address(path), content=f"{UNSEARCHED}{text}")

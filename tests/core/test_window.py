@@ -333,3 +333,18 @@ def test_writing_to_the_input_is_refused():
         UnsupportedModelError, match="a window with a model that writes to its input"
     ):
         weigh.window([vectors(4)], vectors(3))
+
+
+def test_under_accelerate():
+    """`accelerator.backward(window.loss)` leaves the gradient of the joined batch."""
+    accelerate = pytest.importorskip(
+        "accelerate", reason="needs accelerate: pip install 'reweigh[app]'"
+    )
+    torch.manual_seed(0)
+    accelerator = accelerate.Accelerator(cpu=True)
+    model, train, clean = accelerator.prepare(mlp().double()), vectors(8), vectors(4)
+    weights = weights_of(definition.scores(model, LOSS, train, clean))
+    expected = definition.weighted_gradient(model, LOSS, train, weights)
+    window = reweigh.Reweighter(model, LOSS, safeguard=None).window(cut(train, 1), clean)
+    accelerator.backward(window.loss)
+    assert_gradient(model, expected, 1e-9)

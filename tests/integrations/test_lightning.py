@@ -75,11 +75,14 @@ def written_out(accumulate: int = 1, epochs: int = 2):
     update = torch.optim.SGD(model.parameters(), lr=RATE)
     clean = [batch for _ in range(20) for batch in model.clean_dataloader()]
     train = [b.item for _ in range(epochs) for b in model.train_dataloader()]
-    for step, batch in enumerate(train, start=1):
-        (weigh(batch, clean[step - 1]).loss / accumulate).backward()
-        if step % accumulate == 0:
-            update.step()
-            update.zero_grad()
+    for start in range(0, len(train), accumulate):
+        joined = [
+            tuple(map(torch.cat, zip(*side[start : start + accumulate], strict=True)))
+            for side in (train, clean)
+        ]
+        weigh(*joined).loss.backward()
+        update.step()
+        update.zero_grad()
     return model
 
 

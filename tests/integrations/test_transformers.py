@@ -140,24 +140,35 @@ def test_one_step_is_the_definition(kind, tmp_path):
     )  # fmt: skip
 
 
-def test_accumulated_gradients_are_the_mean_over_the_batches(tmp_path):
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_accumulated_batches_are_weighed_as_one(size, tmp_path):
+    """Also micro-batches of one; the clean batch comes in micro-batches, too."""
     train, clean = texts(8), texts(3, seed=1)
     model, reference = classifier(), classifier()
+    theta, gradient, weights = reweighed_gradient(reference, sequence_loss(reference), train, clean)
     run = trainer(
-        tmp_path, model, train, clean, gradient_accumulation_steps=2, reweigh={"safeguard": None}
-    )
-    order = [
-        int(number) for batch in run.get_train_dataloader() for number in batch["example_number"]
-    ]
+        tmp_path, model, train, clean, reweigh={"safeguard": None},
+        per_device_train_batch_size=size, gradient_accumulation_steps=8 // size,
+    )  # fmt: skip
     run.train()
-    parts = [
-        reweighed_gradient(reference, sequence_loss(reference), [train[i] for i in rows], clean)
-        for rows in (order[:4], order[4:])
-    ]
-    theta, first, second = parts[0][0], parts[0][1], parts[1][1]
-    for before, a, b, after in zip(theta, first, second, model.parameters(), strict=True):
-        torch.testing.assert_close(after, before - 0.1 * (a + b) / 2, atol=1e-6, rtol=1e-4)
-    assert run.ledger.table()["seen"].tolist() == [1] * 8
+    for before, g, after in zip(theta, gradient, model.parameters(), strict=True):
+        torch.testing.assert_close(after, before - 0.1 * g, atol=1e-6, rtol=1e-4)
+    found = torch.from_numpy(run.ledger.table()["mean_weight"]).float()
+    torch.testing.assert_close(found, 8 * weights.detach(), atol=1e-4, rtol=1e-3)
+    losses = sequence_loss(reference)(reference, collated(train)).detach()
+    assert run.state.log_history[0]["loss"] == pytest.approx(
+        float((weights * losses).sum()), abs=1e-4
+    )
+
+
+def test_the_last_window_of_an_epoch_may_be_shorter(tmp_path):
+    run = trainer(
+        tmp_path, classifier(), texts(10), texts(3, seed=1), max_steps=-1, num_train_epochs=2,
+        per_device_train_batch_size=2, gradient_accumulation_steps=3,
+    )  # fmt: skip
+    run.train()
+    assert run.state.global_step == 4
+    assert run.ledger.table()["seen"].tolist() == [2] * 10
 
 
 def test_with_adapters_only_those_are_aligned_and_trained(tmp_path):

@@ -135,6 +135,20 @@ def test_accumulating_pieces_equals_the_whole_batch():
     assert (pieces.ledger.table()["mean_weight"][pieces.ledger.table()["seen"] > 0] == 1).all()
 
 
+@pytest.mark.parametrize("accumulate", [5, 25])
+def test_pieces_are_weighed_as_the_whole_batch(accumulate):
+    """Also one by one, where each would have weight 1 or 0 by itself."""
+    task = digits_task()
+    whole = fit(linear, task, tiny_config("reweigh", steps=4))
+    pieces = fit(linear, task, tiny_config("reweigh", steps=4, accumulate=accumulate))
+    for name, value in whole.model.state_dict().items():
+        torch.testing.assert_close(value, pieces.model.state_dict()[name], rtol=1e-4, atol=1e-6)
+    one, two = whole.ledger.table(), pieces.ledger.table()
+    assert one["seen"].tolist() == two["seen"].tolist()
+    assert one["mean_weight"] == pytest.approx(two["mean_weight"], rel=1e-3, abs=1e-4, nan_ok=True)
+    assert whole.curve[-1]["train_loss"] == pytest.approx(pieces.curve[-1]["train_loss"], rel=1e-4)
+
+
 def test_clipping_bounds_the_first_update():
     def moved(clip):
         config = tiny_config(

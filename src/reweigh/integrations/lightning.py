@@ -5,12 +5,13 @@
         def clean_dataloader(self): ...       # checked examples
 
 The mixin's `training_step` weighs the batch, logs, and returns the loss. Lightning does the rest:
-precision, accumulation, devices, DDP. Every checkpoint also holds the safeguard's state, the ledger
+precision, devices, DDP. Under `accumulate_grad_batches` all micro-batches between two optimizer steps
+are weighed as one batch, in the memory of one, when the last of them is there. Every checkpoint also holds the safeguard's state, the ledger
 and the position in the clean set. Under DDP the batches of all processes are weighed as one batch,
 and Lightning averages the gradients.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ..audit import Ledger
-from ..core import Reweighter, Step, group_of
+from ..core import Reweighter, Step, Window, group_of
 from ..errors import SettingError
 from ..optional import missing_framework
 from .numbered import Numbered, NumberedItem
@@ -47,6 +48,8 @@ class ReweighMixin:
     ledger: Ledger | None = None
     _weigh: Reweighter | None = None
     _clean: Iterator[Any] | None = None
+    _clean_loader: Any = None
+    _waiting: Sequence[Any] = ()
     _clean_step = 0
     _saved: dict[str, Any] | None = None
 
@@ -76,12 +79,36 @@ class ReweighMixin:
             )
         return step
 
+    def weigh_window(self, batches: Sequence[Any]) -> Window:
+        """Weigh micro-batches as one batch, against as many clean batches, or all if there are fewer."""
+        items = [b.item if isinstance(b, NumberedItem) else b for b in batches]
+        clean = [self._next_clean() for _ in range(self._clean_count(len(items)))]
+        window = self._reweighter().window(items, clean)
+        for batch, *values in zip(
+            batches, window.weights, window.scores, window.losses, strict=True
+        ):
+            if isinstance(batch, NumberedItem) and self.ledger is not None:
+                self.ledger.record(batch.number, *values, shared_by=window.step.shared_by)
+        return window
+
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """The weighted loss of the batch."""
-        step = self.weigh(batch)
+        """The weighted loss of the batch; under accumulation of the window, at its last batch."""
+        trainer = self.trainer  # type: ignore[attr-defined]
+        pieces = trainer.accumulate_grad_batches
+        if pieces == 1:
+            step = self.weigh(batch)
+            return self._logged(step, step.loss)
+        self._waiting = [*(self._waiting if batch_idx % pieces else ()), batch]
+        if (batch_idx + 1) % pieces and not trainer.is_last_batch:
+            return torch.zeros((), device=self.device, requires_grad=True)  # type: ignore[attr-defined]
+        batches, self._waiting = self._waiting, []
+        window = self.weigh_window(batches)
+        return self._logged(window.step, window.loss * pieces)  # which Lightning divides by
+
+    def _logged(self, step: Step, loss: Tensor) -> Tensor:
         values = {name: getattr(step, name) for name in LOGGED}
         self.log_dict(values, batch_size=len(step.weights))  # type: ignore[attr-defined]
-        return step.loss
+        return loss
 
     def on_train_start(self) -> None:
         """Make the ledger if the data set is `Numbered`; continue from a checkpoint if there is one."""
@@ -136,9 +163,17 @@ class ReweighMixin:
             weigh = self._weigh = Reweighter(self, _own_losses, **options)
         return weigh
 
-    def _next_clean(self) -> Any:
+    def _clean_count(self, batches: int) -> int:
+        """Clean batches for so many train batches: no more than there are."""
         if self._clean is None:
-            self._clean = _endless(self.clean_dataloader())
+            self._clean_loader = self.clean_dataloader()
+            self._clean = _endless(self._clean_loader)
+        known = hasattr(self._clean_loader, "__len__")
+        return max(1, min(batches, len(self._clean_loader))) if known else batches
+
+    def _next_clean(self) -> Any:
+        self._clean_count(1)
+        assert self._clean is not None
         batch = next(self._clean)
         self._clean_step += 1
         if isinstance(batch, NumberedItem):
@@ -148,8 +183,10 @@ class ReweighMixin:
 
     def _skip(self, steps: int) -> None:
         """Skip the clean batches used before the checkpoint; a shuffled loader gives another order."""
-        loader = self.clean_dataloader()
-        self._clean = _endless(loader)
+        self._clean = None
+        self._clean_count(1)
+        loader = self._clean_loader
+        assert self._clean is not None
         for _ in range(steps % max(1, len(loader)) if hasattr(loader, "__len__") else 0):
             next(self._clean)
         self._clean_step = steps
@@ -157,7 +194,13 @@ class ReweighMixin:
     def __getstate__(self) -> dict[str, Any]:
         """Without the reweighter and the clean batches: a copy makes its own."""
         state: Any = super().__getstate__()
-        return {**state, "_weigh": None, "_clean": None}
+        own: dict[str, Any] = {
+            "_weigh": None,
+            "_clean": None,
+            "_clean_loader": None,
+            "_waiting": [],
+        }
+        return {**state, **own}
 
 
 def _own_losses(model: nn.Module, batch: Any) -> Tensor:

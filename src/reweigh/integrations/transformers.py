@@ -2,12 +2,14 @@
 
     ReweighTrainer(model=..., args=..., train_dataset=..., clean_dataset=...)
 
-Everything else is transformers' own: arguments, collators, evaluation, gradient accumulation, bf16,
-adapters, checkpoints. If only adapters are trainable, scores are computed from them alone, which is
+Everything else is transformers' own: arguments, collators, evaluation, bf16, adapters, checkpoints.
+Under gradient accumulation all micro-batches between two optimizer steps are weighed as one batch, in
+the memory of one: the trainer keeps them until the last one is there. If only adapters are trainable, scores are computed from them alone, which is
 cheap. A checkpoint also holds the safeguard's state, the ledger and the position in the clean set, in
 one file per process; `train(resume_from_checkpoint=...)` continues from them.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +37,9 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
     """transformers' Trainer, guided by a clean set.
 
     clean_dataset:    checked examples, of the same form as `train_dataset`.
-    clean_batch_size: clean examples per step; by default as many as train examples, all if there
-                      are fewer.
+    clean_batch_size: clean examples per train batch; by default as many as train examples, all if there
+                      are fewer. Under gradient accumulation a step has as many such clean batches as
+                      micro-batches, each in memory by itself.
     loss:             `loss(model, batch) -> Tensor[n]` for batches that are dicts; by default that
                       of sequence_loss.py: classification, tokens, causal language models.
     reweigh:          options of `reweigh.Reweighter`, such as {"params": "score"}.
@@ -63,19 +66,21 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
                 "label_smoothing_factor and compute_loss_func give one loss for the batch; expected "
                 "one per example: pass loss=, such as one that smooths labels"
             )
-        # The step's loss is that of one batch. So transformers must divide it by the accumulation
-        # steps, and must not normalise it by a count of items over them.
+        # The loss of a step is that of the whole window: transformers must neither divide it by the
+        # accumulation steps nor normalise it by a count of items over them.
         self.model_accepts_loss_kwargs = False
-        self.loss_is_scaled_for_ga = False
+        self.loss_is_scaled_for_ga = True
+        self._window_size, self._waiting = 1, list[dict[str, Any]]()
         self.ledger: Ledger | None = None
         if self.train_dataset is not None and hasattr(self.train_dataset, "__len__"):
             self.ledger = Ledger(len(self.train_dataset))
             self.train_dataset = NumberedDicts(self.train_dataset)
         self.data_collator = NumberedCollator(self.data_collator)
         self.clean_dataset = clean_dataset
+        self._clean_size = clean_batch_size or self.args.per_device_train_batch_size
         self._clean_draws = CleanDraws(
             len(clean_dataset),
-            clean_batch_size or self.args.per_device_train_batch_size,
+            self._clean_size * self.args.gradient_accumulation_steps,
             seed=self.args.seed + 1_000 * self.args.process_index,
         )
         self._loss, self._reweigh_options = loss, dict(reweigh or {})
@@ -102,21 +107,42 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
     def compute_loss(
         self, model: nn.Module, inputs: Any, return_outputs: bool = False, **options: Any
     ) -> Any:
-        """In training, the weighted loss of the batch; in evaluation, transformers' own."""
+        """In training, the weighted loss of the window, at its last batch; in evaluation, transformers'."""
         inputs = dict(inputs)
-        numbers = inputs.pop(NUMBER, None)
         if return_outputs or not (model.training and torch.is_grad_enabled()):
+            inputs.pop(NUMBER, None)
             return super().compute_loss(model, inputs, return_outputs, **options)
-        clean = self._prepare_inputs(self._next_clean())
-        step = self._reweighter(model)(inputs, clean)
-        self._keep(step, numbers)
-        return step.loss
+        self._waiting.append(inputs)
+        if len(self._waiting) < self._window_size:  # a loss that trains nothing
+            return torch.zeros((), device=self.args.device, requires_grad=True)
+        batches, self._waiting = self._waiting, []
+        numbers = [batch.pop(NUMBER, None) for batch in batches]
+        clean = [self._prepare_inputs(batch) for batch in self._next_clean()]
+        weigh = self._reweighter(model)
+        if len(batches) == len(clean) == 1:
+            step = weigh(batches[0], clean[0])
+            self._keep(step, [(numbers[0], step.weights, step.scores, step.losses)])
+            return step.loss
+        window = weigh.window(batches, clean)
+        parts = zip(numbers, window.weights, window.scores, window.losses, strict=True)
+        self._keep(window.step, parts)
+        return window.loss
 
-    def _next_clean(self) -> dict[str, Any]:
+    def get_batch_samples(self, *args: Any, **options: Any) -> Any:
+        """The batches up to the next optimizer step, as transformers collects them: the window."""
+        found = super().get_batch_samples(*args, **options)
+        self._window_size, self._waiting = len(found[0]), []
+        return found
+
+    def _next_clean(self) -> list[dict[str, Any]]:
         rows = next(self._clean_draws).tolist()
-        items = [self.clean_dataset[row] for row in rows]
         collate = self._get_collator_with_removed_columns(self.data_collator, description="clean")
-        return dict(collate(items))
+        return [
+            dict(
+                collate([self.clean_dataset[row] for row in rows[start : start + self._clean_size]])
+            )
+            for start in range(0, len(rows), self._clean_size)
+        ]
 
     def _reweighter(self, model: nn.Module) -> Reweighter:
         if self._weigh is None or self._weigh.model is not model:
@@ -125,11 +151,11 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
             self._weigh.load_state_dict(self._saved)
         return self._weigh
 
-    def _keep(self, step: Step, numbers: Tensor | None) -> None:
-        if self.ledger is not None and numbers is not None:
-            self.ledger.record(
-                numbers, step.weights, step.scores, step.losses, shared_by=step.shared_by
-            )
+    def _keep(self, step: Step, batches: Iterable[tuple[Any, Tensor, Tensor, Tensor]]) -> None:
+        """For the ledger, each micro-batch: numbers, weights, scores, losses; for the log, the step."""
+        for numbers, *values in batches:
+            if self.ledger is not None and numbers is not None:
+                self.ledger.record(numbers, *values, shared_by=step.shared_by)
         for name in LOGGED:
             self._seen[name].append(getattr(step, name).detach())
 

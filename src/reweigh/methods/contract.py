@@ -1,9 +1,10 @@
-"""What a method is: four hooks. Plain training uses the usual form of each.
+"""What a method is: five hooks. Plain training uses the usual form of each.
 
     sample    which examples a step trains on          usually the train part, shuffled
     wrap      the network that is trained              usually the model itself
     losses    one value per example                    usually the problem's criterion
     weigh     the weight of each example               usually 1/n
+    window    the same over pieces of a batch          usually each piece by itself
 
 Each method has a factory in a file of its own. It takes the `Problem` (everything a method may know
 before training) and returns a `Method`. What a method keeps between steps is in `state`, by name, so
@@ -13,7 +14,7 @@ that a run can be saved in the middle and continue as if it had never stopped. T
     pair -> weighed = method.weigh(view, method.losses) -> weighed.loss.backward() -> optimizer
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
@@ -131,6 +132,8 @@ class Stateful(Protocol):
 
 
 Weigh = Callable[[View, Loss], Weighed]
+WeighWindow = Callable[[Sequence[View], Loss], Weighed]
+"""From the pieces of a batch that is accumulated to their loss and weights, as of the whole batch."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,7 @@ class Method:
     weigh: Weigh
     sample: Sampling = Sampling()
     wrap: Callable[[nn.Module], nn.Module] | None = None
+    window: WeighWindow | None = None
     state: Mapping[str, Stateful] = field(default_factory=dict)
 
 

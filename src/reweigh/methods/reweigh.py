@@ -7,7 +7,7 @@ Ren, Zeng, Yang, Urtasun: Learning to Reweight Examples for Robust Deep Learning
 core/reweighter.py; `reweigh_literal` is the paper's rule without the safeguard of core/safeguard.py.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +32,7 @@ def reweigh(
         "reweigh",
         losses=plain_losses(problem),
         weigh=reweighing.weigh,
+        window=None if chunk else reweighing.window,
         state={"reweighter": reweighing},
     )
 
@@ -53,19 +54,25 @@ class Reweighing:
 
     def step(self, model: nn.Module, loss: Loss, train: Batch, clean: Batch) -> Step:
         """One step of the `Reweighter` of this model."""
+        return self._made(model, loss)(train, clean)
+
+    def _made(self, model: nn.Module, loss: Loss) -> Reweighter:
         weigh = self._reweighter
         if weigh is None or weigh.model is not model:
             self._state = self.state_dict()
             weigh = self._reweighter = Reweighter(model, loss, **self._options)
             weigh.load_state_dict(self._state)
-        return weigh(train, clean)
+        return weigh
 
     def weigh(self, view: View, loss: Loss) -> Weighed:
         """The `weigh` hook."""
-        step = self.step(view.model, loss, view.train, view.clean)
-        # If processes share the batch, the weights sum to one over all of it; see `Weighed`.
-        size = step.shared_by / max(1, len(step.weights))
-        return Weighed(step.loss, step.weights * size, step.losses, step.scores, step.clean_loss)
+        return _weighed(self.step(view.model, loss, view.train, view.clean))
+
+    def window(self, views: Sequence[View], loss: Loss) -> Weighed:
+        """The `window` hook: all pieces are weighed as one batch."""
+        first = views[0]
+        window = self._made(first.model, loss).window([v.train for v in views], first.clean)
+        return _weighed(window.step)
 
     def state_dict(self) -> dict[str, Any]:
         """What the safeguard has learnt."""
@@ -76,3 +83,9 @@ class Reweighing:
         self._state = dict(state)
         if self._reweighter is not None:
             self._reweighter.load_state_dict(self._state)
+
+
+def _weighed(step: Step) -> Weighed:
+    # If processes share the batch, the weights sum to one over all of it; see `Weighed`.
+    size = step.shared_by / max(1, len(step.weights))
+    return Weighed(step.loss, step.weights * size, step.losses, step.scores, step.clean_loss)

@@ -30,24 +30,42 @@ class Trainer:
     clip: float | None = None
 
     def step(self, pair: Pair, *, step: int, learning_rate: float) -> list[Weighed]:
-        """Train on one pair: one update, accumulated over `accumulate` pieces of the train batch."""
+        """Train on one pair: one update, accumulated over `accumulate` pieces of the train batch.
+
+        A method with a `window` hook weighs all pieces as one batch.
+        """
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
-        pieces = []
-        for train, ids in cut(pair, self.accumulate):
-            with self.accelerator.accumulate(self.model):
-                view = View(self.model, train, pair.clean, ids, step, learning_rate)
-                weighed = self.method.weigh(view, self.method.losses)
-                self.accelerator.backward(weighed.loss)
-            if self.accelerator.sync_gradients:
-                if self.clip is not None:
-                    self.accelerator.clip_grad_norm_(self.model.parameters(), self.clip)
-                self.optimizer.step()
-                self.optimizer.zero_grad()
-            if self.ledger is not None:
-                self.ledger.record(ids, weighed.weights, weighed.scores, weighed.losses)
-            pieces.append(weighed)
+        views = [
+            View(self.model, train, pair.clean, ids, step, learning_rate)
+            for train, ids in cut(pair, self.accumulate)
+        ]
+        if len(views) > 1 and self.method.window is not None:
+            weighed = self.method.window(views, self.method.losses)
+            self.accelerator.backward(weighed.loss * self.accumulate)  # which it divides by
+            self._update()
+            pieces, ids = [weighed], [torch.cat([view.ids for view in views])]
+        else:
+            pieces, ids = [self._piece(view) for view in views], [view.ids for view in views]
+        if self.ledger is not None:
+            for rows, one in zip(ids, pieces, strict=True):
+                self.ledger.record(rows, one.weights, one.scores, one.losses)
         return pieces
+
+    def _piece(self, view: View) -> Weighed:
+        """One piece by itself; the last one of a batch leads to the update."""
+        with self.accelerator.accumulate(self.model):
+            weighed = self.method.weigh(view, self.method.losses)
+            self.accelerator.backward(weighed.loss)
+        if self.accelerator.sync_gradients:
+            self._update()
+        return weighed
+
+    def _update(self) -> None:
+        if self.clip is not None:
+            self.accelerator.clip_grad_norm_(self.model.parameters(), self.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
 
 
 def cut(pair: Pair, pieces: int) -> Iterator[tuple[Batch, Tensor]]:

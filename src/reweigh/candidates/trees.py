@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 from .learner import Arrays, Fitted, Places, Reals, Rows
 
+ROWS_A_BIN, BINS = 20, (32, 255)
+"""Thresholds that boosting looks at: with weights, finding 255 for few rows takes longer than the trees."""
 AT_ONCE = 2_000_000
 """Rows times trees that are followed at a time."""
 
@@ -161,6 +163,7 @@ class Boosting:
         booster = HistGradientBoostingClassifier(
             max_iter=self.rounds, learning_rate=self.rate, max_leaf_nodes=self.leaves,
             min_samples_leaf=self.least, random_state=self.seed, early_stopping=False,
+            max_bins=int(np.clip(len(rows) // ROWS_A_BIN, *BINS)),
         )  # fmt: skip
         row, label = np.nonzero(labels > 0.05)
         if len(np.unique(label)) == 1:

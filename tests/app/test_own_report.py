@@ -62,13 +62,25 @@ def test_pictures_stay_inside_the_data(tmp_path):
         image_size=8,
     )
     train(options, tmp_path / "run")
-    page = render(tmp_path / "run")
-    assert page.count("data:image/png;base64,") == 24
+
+    def pictures():
+        """How many suspects, and how many checked rows beside them, are shown."""
+        page = render(tmp_path / "run")
+        named = re.findall(r'<img src="data:image/png;base64,[^"]*" alt="([^"]*)"', page)
+        assert len(named) == page.count("data:image")
+        return sum(bool(name) for name in named), sum(not name for name in named)
+
+    suspects, voices = pictures()
+    assert suspects == 24
+    assert 0 < voices <= 48
     # A run folder that names a picture outside the data shows none.
     source = json.loads((tmp_path / "run" / "source.json").read_text())
     source["data"] = str(tmp_path / "checked")
     (tmp_path / "run" / "source.json").write_text(json.dumps(source))
-    assert render(tmp_path / "run").count("data:image") <= 10
+    assert pictures()[0] <= 10
+    source["clean"] = str(tmp_path / "run")
+    (tmp_path / "run" / "source.json").write_text(json.dumps(source))
+    assert pictures()[1] == 0
 
 
 def test_a_regression_has_a_page(tmp_path):

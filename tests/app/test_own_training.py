@@ -18,6 +18,7 @@ from reweigh.app import write_audit_list as write_listing
 from reweigh.app.labelled_rows import read_confirmed
 from reweigh.cli import main
 from reweigh.errors import DataError, SettingError
+from reweigh.runs import open_run
 from support.own_data import images, table, texts, write_tables
 
 
@@ -153,6 +154,27 @@ def test_the_listing_is_safe_to_open_in_a_spreadsheet(tmp_path):
     (tmp_path / "confirmed.csv").write_text("index,label\n4,'=cmd()\n5,-1\n")
     confirmed = read_confirmed([tmp_path / "confirmed.csv"], ("-1", "=cmd()", "@x"), 60)
     assert confirmed.labels.tolist() == [1, 0]
+
+
+def test_checked_rows_speak_against_wrong_labels(run):
+    folder, wrong, *_ = run
+    opened = open_run(folder / "run")
+    found = opened.voices()
+    suspects = {s.index: s for s in opened.first_suspects(100)}
+    assert list(found) == list(suspects)
+    checked = pd.read_csv(folder / "checked.csv")
+    against = []
+    for index, voices in found.items():
+        assert [w.product for w in voices] == sorted(w.product for w in voices)
+        for voice in voices:
+            assert voice.file == "clean"
+            assert voice.label == checked["label"][voice.row]
+            cells = json.loads(voice.example)
+            assert float(cells["length"]) == pytest.approx(checked["length"][voice.row])
+        if wrong[index] and voices[0].product < 0:
+            against.append(voices[0].label != suspects[index].given_label)
+    assert len(against) > 50
+    assert np.mean(against) > 0.9  # a wrong "cat" hurts checked dogs, not checked cats
 
 
 def test_checked_rows_may_be_marked_in_the_table(tmp_path):

@@ -15,7 +15,8 @@ Read in this order:
     final_outputs    what the final model says of each row
     advice           what to know before trusting it
     summary          the figures of a run, and how much better it is than plain training
-    audit            the ranking of its rows; audit_list, as the user wants it
+    audit            the ranking of its rows; voice_file, who speaks against the first of
+                     them; audit_list, as the user wants it
     predict          new rows
 """
 

@@ -4,7 +4,6 @@ audit.parquet      the fields of runs.AuditRow
 suspects.parquet   the first 100,000 of them, with the row itself and a sentence that says why
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,12 @@ from ..data import AnyPart, BatchOptions
 from ..exchange import write_rows
 from ..files import whole_file
 from ..runs import AUDIT_COLUMNS, FALSE_ALARMS, SUSPECT_COLUMNS, RunFile
-from ..tables import ImageFolder, arrow, words
+from ..tables import arrow
 from ..training import Outcome
 from .final_outputs import TrainOutputs
 from .label_doubts import LabelDoubts
 from .preparation import Prepared
+from .row_examples import label_names, row_examples
 
 MOST, GROUP, PAGE, CHUNK = 100_000, 1_000, 32, 100_000
 
@@ -83,7 +83,7 @@ def write_ranking(
     index = prepared.train_rows[ranking.order[:top]]
     added = (
         pa.array(list(_reasons(columns, ranking, bool(prepared.classes)))),
-        pa.array(_examples(prepared, index)),
+        pa.array(row_examples(prepared, index)),
         pa.array(ranking.probability[:top], from_pandas=True),
     )
     columns |= dict(zip(SUSPECT_COLUMNS[len(AUDIT_COLUMNS) :], added, strict=True))
@@ -99,20 +99,20 @@ def _rows(
     rows = slice(start, stop)
     order = ranking.order[rows]
     if prepared.classes:
-        given = _names(prepared, prepared.task.train.targets.numpy()[order])
+        given = label_names(prepared, prepared.task.train.targets.numpy()[order])
     else:  # those trained on are scaled, and cut off if far away
         given = [f"{value:.15g}" for value in prepared.numbers[order]]
     values = (
         pa.array(prepared.train_rows[order]),
         pa.array(given, pa.string()),
-        pa.array(_names(prepared, ranking.suggested[rows]), pa.string()),
+        pa.array(label_names(prepared, ranking.suggested[rows]), pa.string()),
         pa.array(ranking.suspicion[rows]),
         pa.array(ledger["mean_weight"][order], from_pandas=True),
         pa.array(ledger["zero_share"][order], from_pandas=True),
         pa.array(ledger["seen"][order]),
         pa.array(ledger["posterior"][order], from_pandas=True),
         pa.array(ledger["p_wrong"][order], from_pandas=True),
-        pa.array(_names(prepared, ledger["suggested"][order]), pa.string()),
+        pa.array(label_names(prepared, ledger["suggested"][order]), pa.string()),
         pa.array(ledger["p_suggested"][order], from_pandas=True),
         pa.array(ledger["flagged_from"][order] <= FALSE_ALARMS, mask=np.isnan(ledger["flagged_from"][order])),
         pa.array(ledger["flagged_from"][order], from_pandas=True),
@@ -128,14 +128,6 @@ def _doubt_columns(rows: int, doubts: LabelDoubts | None) -> dict[str, Column]:
         unknown = np.full(rows, np.nan)
         return dict.fromkeys(names, unknown)
     return {name: getattr(doubts, name) for name in names}
-
-
-def _names(prepared: Prepared, labels: Column) -> list[str | None]:
-    if prepared.classes:
-        return [prepared.classes[int(c)] if c >= 0 else None for c in labels]
-    scale = prepared.target_scale
-    values = labels.astype(np.float64) * scale.scale + scale.centre
-    return [None if np.isnan(v) else f"{float(f'{v:.6g}'):.15g}" for v in values]
 
 
 def _reasons(columns: Mapping[str, Any], ranking: Ranking, classes: bool) -> Iterator[str]:
@@ -159,26 +151,3 @@ def _reasons(columns: Mapping[str, Any], ranking: Ranking, classes: bool) -> Ite
 def _percent(share: float) -> str:
     """Never 100%: a model is not that sure."""
     return "over 99%" if share > 0.995 else "under 1%" if share < 0.005 else f"{share:.0%}"
-
-
-def _examples(prepared: Prepared, index: npt.NDArray[np.int64]) -> list[str]:
-    """The rows at `index`, in that order: cells as JSON, the text, or the image's path."""
-    files = prepared.inspected.sources["data"].files
-    if isinstance(files, ImageFolder):
-        return [files.files[i] for i in index.tolist()]
-    text = getattr(prepared.inspected.encoder, "column", None)
-    place = {row: k for k, row in enumerate(index.tolist())}
-    examples, wanted, first = [""] * len(index), np.sort(index), 0
-    for piece in files.pieces(None if text is None else [text]):
-        low, high = np.searchsorted(wanted, [first, first + piece.num_rows])
-        rows = wanted[low:high]
-        if len(rows):
-            few = piece.take(arrow().array(rows - first))
-            cells = {name: words(few.column(name)).to_pylist() for name in few.schema.names}
-            for k, row in enumerate(rows.tolist()):
-                entry = {name: column[k] for name, column in cells.items()}
-                examples[place[row]] = (
-                    entry[text] or "" if text is not None else json.dumps(entry, ensure_ascii=False)
-                )
-        first += piece.num_rows
-    return examples

@@ -56,10 +56,13 @@ class Inspected:
     notes: tuple[str, ...] = ()
 
     def after_encoding(self) -> Inspected:
-        """What is needed once all rows are encoded: the data without labels, and files of texts."""
+        """What is needed once all rows are encoded: rows that will be shown, without labels."""
         nothing = tables.GivenLabels((), None, None)
-        kept = self.sources if self.kind == "text" else {"data": self.sources["data"]}
-        sources = {role: replace(source, labels=nothing) for role, source in kept.items()}
+        sources = {
+            role: replace(source, labels=nothing)
+            for role, source in self.sources.items()
+            if role != "test" or self.kind == "text"
+        }
         return replace(self, sources=sources)
 
 

@@ -26,6 +26,7 @@ from .networks import choose_config, choose_network, make_model
 from .options import Options, flag
 from .preparation import Prepared, prepare
 from .summary import METHODS, JudgedRun, summarise
+from .voice_file import write_voices
 
 RELEASE_EVERY = 200  # steps; encoded rows in memory are freed then
 PREPARED = {RunFile.ENCODED, RunFile.PREPROCESS, RunFile.PREPROCESS_ARRAYS}
@@ -78,6 +79,7 @@ def run_training(options: Options, out: Path, signs: Signs) -> runs.RunSummary:
         tell=partial(signs.judging, "labels"),
     )  # fmt: skip
     write_ranking(out, prepared, ours.outcome, ranking, posterior=posterior, doubts=doubts)
+    write_voices(out, prepared, ours.outcome, ranking, plan.batch)
     summary = summarise(
         prepared, plan, shape, {plan.method: ours, **rivals}, ranking, contest=contest
     )

@@ -7,16 +7,18 @@ pictures are decoded and drawn anew, never copied.
 import base64
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..files import write_whole
 from ..results import Json
-from ..runs import RunFile, RunSource, RunSummary, Suspect, open_run
+from ..runs import RunFile, RunSource, RunSummary, Suspect, Voice, open_run
 from ..tables import image_at
 from .figures import MUTED, OURS, PLAIN, panel
 from .page import render as render_page
 
+VOICES, HEARD = 2, 120
 SHOWN, CELLS, TEXT = {"images": 24, "text": 12, "table": 12}, 10, 600
 NAMES = {"reweigh": "reweighed", "uniform": "plain", "random": "random weights"}
 COLOURS = {"reweigh": OURS, "uniform": PLAIN, "random": MUTED}
@@ -35,7 +37,7 @@ def render(folder: Path) -> str:
     run = open_run(folder, needs=RunFile.SUMMARY)
     source, summary = run.source, run.summary()
     hidden = {source.target, *(column.name for column in summary.left_out)}
-    suspects = run.first_suspects(SHOWN[source.kind])
+    suspects, voices = run.first_suspects(SHOWN[source.kind]), run.voices()
     weights = {k: v for k, v in summary.class_weights.items() if v is not None}
     return render_page(
         "run.html",
@@ -45,7 +47,9 @@ def render(folder: Path) -> str:
         run=folder.name,
         curves=_curves(summary),
         zeros=_zeros(summary),
-        suspects=[_card(source, suspect, hidden) for suspect in suspects],
+        suspects=[
+            _card(source, suspect, hidden, voices.get(suspect.index, [])) for suspect in suspects
+        ],
         weights=sorted(weights.items(), key=lambda pair: pair[1]),
         widest=max([*weights.values(), 1.0]),
         matrix=_matrix(source, summary),
@@ -109,25 +113,57 @@ def _matrix(source: RunSource, summary: RunSummary) -> Json | None:
 
 
 @dataclass(frozen=True)
+class VoiceCard:
+    """A checked row that speaks against a suspect, in a few words or as a picture."""
+
+    label: str
+    picture: str | None
+    text: str
+
+
+@dataclass(frozen=True)
 class SuspectCard:
-    """A suspect, and its example as the page shows it: a picture, a text, or some cells."""
+    """A suspect, its example as the page shows it: a picture, a text, or some cells; and its voices."""
 
     suspect: Suspect
+    voices: tuple[VoiceCard, ...] = ()
     picture: str | None = None
     text: str | None = None
     cells: tuple[tuple[str, str], ...] = ()
     more: int = 0
 
 
-def _card(source: RunSource, suspect: Suspect, hidden: set[str]) -> SuspectCard:
+def _card(
+    source: RunSource, suspect: Suspect, hidden: set[str], voices: Sequence[Voice]
+) -> SuspectCard:
+    against = [voice for voice in voices if voice.product < 0][:VOICES]
+    heard = tuple(_voice(source, voice, hidden) for voice in against)
     if source.kind == "images":
-        return SuspectCard(suspect, picture=_picture(source.data, suspect.example))
+        return SuspectCard(suspect, heard, picture=_picture(source.data, suspect.example))
     if source.kind == "text":
-        return SuspectCard(suspect, text=_shortened(suspect.example, TEXT))
-    row = json.loads(suspect.example or "{}")
+        return SuspectCard(suspect, heard, text=_shortened(suspect.example, TEXT))
+    shown = _cells(suspect.example, hidden)
+    return SuspectCard(suspect, heard, cells=shown[:CELLS], more=max(0, len(shown) - CELLS))
+
+
+def _voice(source: RunSource, voice: Voice, hidden: set[str]) -> VoiceCard:
+    if source.kind == "images":
+        folder = source.data if voice.file == "data" else source.clean
+        picture = None if folder is None else _picture(folder, voice.example)
+        return VoiceCard(voice.label, picture, "")
+    if source.kind == "text":
+        return VoiceCard(voice.label, None, _shortened(voice.example, HEARD))
+    cells = ", ".join(f"{name} {cell}" for name, cell in _cells(voice.example, hidden))
+    return VoiceCard(voice.label, None, _shortened(cells, HEARD))
+
+
+def _cells(example: str, hidden: set[str]) -> tuple[tuple[str, str], ...]:
+    try:
+        row = json.loads(example or "{}")
+    except ValueError:  # of a voice, cut short
+        return ()
     shown = [(k, v) for k, v in row.items() if k not in hidden and v is not None]
-    cells = tuple((k, _shortened(_rounded(v), 60)) for k, v in shown[:CELLS])
-    return SuspectCard(suspect, cells=cells, more=max(0, len(shown) - CELLS))
+    return tuple((k, _shortened(_rounded(v), 60)) for k, v in shown)
 
 
 def _rounded(cell: str) -> str:

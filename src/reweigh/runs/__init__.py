@@ -12,7 +12,8 @@ from .file_names import FINAL, RunFile
 from .json_values import Json, as_json, differences, of_json
 from .reading import TrainedRun, open_run, open_suspects, read, reading_parquet, versioned, write
 from .schema import (
-    AUDIT_COLUMNS, FALSE_ALARMS, SUSPECT_COLUMNS, Advice, CandidateFigures, EncoderState, LabelPair, MethodComparison,
+    AUDIT_COLUMNS, FALSE_ALARMS, SUSPECT_COLUMNS, VOICE_COLUMNS, Advice, CandidateFigures, EncoderState,
+    LabelPair, MethodComparison,
     ModelDescription, Network, RunSource, RunSummary, Suspect, TrainingPlan, UnusedColumn,
-    Winner, WinnerPart,
+    Winner, WinnerPart, Voice,
 )  # fmt: skip

@@ -14,6 +14,7 @@ Written by `reweigh train` besides those:
     preprocess.json     the fitted encoder; preprocess.npz its arrays   EncoderState
     audit.parquet       every training row, ranked by suspicion         AuditRow
     suspects.parquet    the first of them, with the row itself          Suspect
+    voices.parquet      checked rows that speak against and for the very first      Voice
     unreadable.txt      files that could not be decoded
     stdin.csv           the rows that standard input had (or .jsonl, ...)
     encoded/            the encoded rows, while the run is not finished
@@ -44,6 +45,7 @@ class RunFile:
     OPTIONS, SOURCE, NETWORK = "options.json", "source.json", "network.json"
     PREPROCESS, PREPROCESS_ARRAYS = "preprocess.json", "preprocess.npz"
     AUDIT, SUSPECTS, UNREADABLE = "audit.parquet", "suspects.parquet", "unreadable.txt"
+    VOICES = "voices.parquet"
     ENCODED, COMPARE, CANDIDATES = "encoded", "compare", "candidates"
     WINNER, WINNER_ARRAYS = "winner.json", "winner.safetensors"
     SUMMARY, REPORT = "summary.json", "report.html"

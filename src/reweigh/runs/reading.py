@@ -13,7 +13,15 @@ from ..optional import optional
 from ..text import first_line
 from .file_names import RunFile
 from .json_values import Json, as_json, of_json
-from .schema import NEEDED_COLUMNS, SUSPECT_COLUMNS, RunSource, RunSummary, Suspect
+from .schema import (
+    NEEDED_COLUMNS,
+    SUSPECT_COLUMNS,
+    VOICE_COLUMNS,
+    RunSource,
+    RunSummary,
+    Suspect,
+    Voice,
+)
 
 VERSION = 1
 T = TypeVar("T")
@@ -45,6 +53,20 @@ class TrainedRun:
         with reading_parquet(self.suspects), open_suspects(self.suspects) as file:
             first = next(file.iter_batches(count, columns=list(SUSPECT_COLUMNS)), None)
         return [] if first is None else [Suspect(**row) for row in first.to_pylist()]
+
+    def voices(self) -> dict[int, list[Voice]]:
+        """By suspect, the strongest against it first; nothing in runs that kept none."""
+        path, found = self.path / RunFile.VOICES, dict[int, list[Voice]]()
+        if not path.exists():
+            return found
+        parquet = optional("pyarrow.parquet", package="pyarrow", needed_for="reading a run")
+        with reading_parquet(path):
+            table = parquet.read_table(path, columns=list(VOICE_COLUMNS))
+        for row in table.to_pylist():
+            found.setdefault(row["index"], []).append(Voice(**row))
+        return {
+            index: sorted(each, key=lambda voice: voice.product) for index, each in found.items()
+        }
 
 
 def open_run(folder: Path, *, needs: str = RunFile.SUSPECTS) -> TrainedRun:

@@ -296,6 +296,27 @@ class Suspect(AuditRow):
     probability: float | None
 
 
+@dataclass(frozen=True)
+class Voice:
+    """A checked row that speaks against a suspect, or for it.
+
+    index      of the suspect
+    product    of the gradients of the two losses: negative where the checked row speaks against it
+    file       of the checked row: "clean", or "data" where it is one of the data's own
+    row        its position in that file, from 0
+    label      its checked label
+    example    the row itself, as that of a `Suspect`
+    """
+
+    index: int
+    product: float
+    file: str
+    row: int
+    label: str
+    example: str
+
+
+VOICE_COLUMNS = tuple(each.name for each in fields(Voice))
 AUDIT_COLUMNS = tuple(each.name for each in fields(AuditRow))
 SUSPECT_COLUMNS = tuple(each.name for each in fields(Suspect))
 NEEDED_COLUMNS = tuple(each.name for each in fields(Suspect) if each.default is MISSING)

@@ -19,6 +19,7 @@ Read in this order:
 
 from ..core import evaluating
 from .config import Config, Optimizer
+from .criteria import criterion_for
 from .evaluation import EVALUATION_BATCH, Judged, Observer, judge
 from .fitting import fit
 from .phases import Phase, phases
@@ -30,5 +31,5 @@ from .schedules import PAPER, FineTune, PaperSchedule, Schedule
 __all__ = [
     "EVALUATION_BATCH", "PAPER", "Config", "FineTune", "Judged", "Now", "Observer", "Optimizer",
     "Outcome", "PaperSchedule", "Phase", "Progress", "RunFolder", "Schedule", "bar",
-    "evaluating", "fit", "judge", "phases", "read_config", "read_model",
+    "criterion_for", "evaluating", "fit", "judge", "phases", "read_config", "read_model",
 ]  # fmt: skip

@@ -48,6 +48,8 @@ IMPORTS = {
         "sentinels",
         "tables",
         "training",
+        "optional",
+        "text",
     },
     "experiments": {
         "audit",

@@ -18,6 +18,7 @@ Read in this order:
     audit            the ranking of its rows; voice_file, who speaks against the first of
                      them; audit_list, as the user wants it
     predict          new rows
+    export           the model for other programs (exported_module)
 """
 
 import importlib
@@ -27,17 +28,19 @@ from .options import Help, Options, flag, shown_options  # all but Options for o
 
 if TYPE_CHECKING:
     from .audit_list import read_audit_list, write_audit_list
+    from .export import export_model
     from .predict import Predictor, load, write_predictions
     from .stdin_rows import STDIN, received
     from .training_run import Signs, run_training, train
 
 __all__ = [
-    "STDIN", "Options", "Predictor", "Signs", "load", "read_audit_list", "received", "run_training",
-    "train", "write_audit_list", "write_predictions",
+    "STDIN", "Options", "Predictor", "Signs", "export_model", "load", "read_audit_list", "received",
+    "run_training", "train", "write_audit_list", "write_predictions",
 ]  # fmt: skip
 
 # All but the options need torch, which takes seconds to import; `reweigh train --help` does not.
 _HOMES = {
+    "export": ("export_model",),
     "predict": ("Predictor", "load", "write_predictions"),
     "training_run": ("Signs", "run_training", "train"),
     "audit_list": ("read_audit_list", "write_audit_list"),

@@ -49,7 +49,7 @@ MOST_CLASSES, MOST_FOR_TREES = 300, 30
 """Classes for which plain models are tried at all, and trees, which grow one for each class."""
 QUICK = ("reweigh", "linear_checked", "linear_all")
 BLEND_TITLE = "blend of several"
-STEADY = (BLEND,)
+STEADY = (BLEND, "reweigh")
 """What is kept where the judging rows do not clearly say otherwise."""
 
 
@@ -100,6 +100,7 @@ class Arena:
         self.rows: PlainRows = plain_rows(prepared, seed=options.seed, say=say)
         of_networks: list[Candidate] = [NetworkCandidate(name, networks) for name in TITLES]
         names, self.plan = names_for(prepared, options), networks.plan
+        self.blends = options.model is None  # a network of the user's own is one network
         of_plain = all_candidates.plain_candidates(
             self.rows.data, trees=prepared.inspected.kind == "table", seed=options.seed
         )
@@ -122,7 +123,7 @@ class Arena:
         """Judge all, keep one."""
         judged = {name: self._judged(each) for name, each in self.candidates.items()}
         judges, mixture = self.judges, None
-        if len(judged) > 1:
+        if len(judged) > 1 and self.blends:
             mixture = all_candidates.blend([*judged.values()], judges.labels, judges.folds[0])
             judged[BLEND] = mixture.judgement
         rights = {name: each.right(judges.labels) for name, each in judged.items()}
@@ -245,7 +246,7 @@ def names_for(prepared: Prepared, options: Options) -> tuple[str, ...]:
     """The candidates that are asked for, of those for such data."""
     kind, classes = prepared.inspected.kind, len(prepared.classes)
     plain = all_candidates.plain_names(trees=kind == "table" and classes <= MOST_FOR_TREES)
-    every = (*TITLES, *(plain if classes <= MOST_CLASSES else ()))
+    every = (*TITLES, *(plain if classes <= MOST_CLASSES and options.model is None else ()))
     if options.method is not None:
         if options.method not in every:
             raise unknown("method", options.method, every)

@@ -2,6 +2,7 @@
 
 tables, texts   a multi-layer perceptron, two hidden layers
 images          a plain convolutional network, see models/image_cnn.py
+--model         the user's own, see own_model.py
 """
 
 import math
@@ -16,6 +17,7 @@ from ..models import MLP, ImageCNN, ImageCNNOptions, MLPOptions
 from ..runs import Network
 from ..training import Config, Optimizer
 from .options import Options
+from .own_model import OWN, make_own, own_network
 from .preparation import Prepared
 
 EPOCHS = 40
@@ -28,6 +30,8 @@ EVERY_STEP = 400
 
 def make_model(network: Network) -> nn.Module:
     """A new model of that shape."""
+    if network.kind == OWN:
+        return make_own(network)
     if network.kind == "image-cnn":
         return ImageCNN(ImageCNNOptions(channels=network.shape[0], classes=network.outputs))
     size = math.prod(network.shape)
@@ -40,6 +44,8 @@ def choose_network(prepared: Prepared, options: Options) -> Network:
     rows = len(prepared.task.train)
     shape = tuple(prepared.inspected.encoder.shape)
     outputs = len(prepared.classes) or 1
+    if options.model is not None:
+        return own_network(options.model, shape, outputs, regression=not prepared.classes)
     if prepared.inspected.kind == "images":
         return Network("image-cnn", shape, outputs)
     _check_size(options.hidden, math.prod(shape))

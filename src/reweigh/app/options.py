@@ -123,6 +123,15 @@ class Options:
             default="the best, judged by the checked rows",
         ),
     ] = None
+    model: Annotated[
+        str | None,
+        Help(
+            "A network of your own, made by factory(shape=..., outputs=...); it is kept whatever else "
+            "could be tried.",
+            "PACKAGE.MODULE:FACTORY",
+            panel=None,
+        ),
+    ] = None
     steps: Annotated[int | None, Help(None, "N", TRAINING, least=1)] = None
     batch: Annotated[int | None, Help(None, "N", TRAINING, least=2)] = None
     learning_rate: Annotated[float | None, Help(None, "X", TRAINING)] = None
@@ -133,6 +142,12 @@ class Options:
     threads: Annotated[int | None, Help("Of the CPU.", "N", TRAINING, least=1)] = None
 
     def __post_init__(self) -> None:
+        for name, (kind, _) in shown_options().items():  # names of files may be strings
+            value = getattr(self, name)
+            if kind in (Path, Path | None) and isinstance(value, str):
+                object.__setattr__(self, name, Path(value))
+            elif kind == tuple[Path, ...]:
+                object.__setattr__(self, name, tuple(map(Path, value)))
         if self.clean is None and self.clean_where is None and not self.also_clean:
             raise SettingError(
                 "nothing says which rows are checked; give --clean FILE, or --clean-where "
@@ -152,6 +167,8 @@ class Options:
             raise SettingError(f"--holdout is {self.holdout:g}; expected a share from 0 to under 1")
         if self.quick and self.method is not None:
             raise SettingError("--quick tries several and --method one; expected one of the two")
+        if self.model is not None and self.hidden is not None:
+            raise SettingError("--hidden is for the usual network, and --model gives another one")
         for name, (_, shown) in shown_options().items():
             value = getattr(self, name)
             if shown.least is not None and value is not None and value < shown.least:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from .. import tables
 from ..data import BatchOptions, Part, Scaling
@@ -21,6 +22,7 @@ from ..exchange import write_rows
 from ..runs import ModelDescription, RunFile, TrainedRun, open_run, read
 from ..training import read_model
 from . import encoder_file
+from .exported_module import ClassNetwork, NumberNetwork, exported_parts
 from .final_outputs import outputs
 from .inspection import Encoder
 from .networks import make_model
@@ -64,20 +66,55 @@ class Predictor:
             raise DataError("this run is a regression and has no probabilities; use predict")
         return self._all(data)
 
+    @property
+    def takes_images(self) -> bool:
+        """Whether inputs are images, as bytes."""
+        return isinstance(self.encoder, ImageEncoder)
+
+    def encoded(self, data: Any) -> npt.NDArray[Any]:
+        """[n, *shape] what the model takes: float32, or the bytes of images; for exported models."""
+        return np.concatenate([rows for rows, _ in self._encoded(data)])
+
+    def network(self) -> nn.Module | None:
+        """The kept network, from scaled inputs to logits; None if the kept model is another kind."""
+        if self._winner is None:
+            return self._model
+        kept = self._winner.parts
+        return kept[0].model if len(kept) == 1 and isinstance(kept[0].model, nn.Module) else None
+
+    def module(self) -> nn.Module:
+        """The kept model, from `encoded` rows to probabilities or numbers; refuses what cannot be one."""
+        if self._winner is not None:
+            return exported_parts(self._winner.parts, self._options)
+        if self.classes:
+            return ClassNetwork(self._model, self._options)
+        return NumberNetwork(self._model, self._options, centre=self._centre, scale=self._scale)
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """What the kept model is made of."""
+        winner = self._winner
+        return ("reweigh",) if winner is None else tuple(p.member.name for p in winner.parts)
+
     def pieces(self, data: Any) -> Iterator[Outputs]:
         """Probabilities [k, classes], or numbers [k] in a regression, for a piece of the rows at a time."""
+        for rows, texts in self._encoded(data):
+            yield self._outputs(rows, texts)
+
+    def _encoded(self, data: Any) -> Iterator[tuple[npt.NDArray[Any], list[str] | None]]:
+        """Encoded rows, a piece at a time; and the texts, where they are texts."""
         if isinstance(self.encoder, ImageEncoder):
             for paths in tables.image_pieces(image_paths(data)):
                 images, sound = self.encoder.encode(paths)
                 if not all(sound):
                     bad = paths[sound.index(False)]
                     raise DataError(f"{bad} cannot be read as an image; remove it and run again")
-                yield self._outputs(images, None)
+                yield images, None
             return
         for piece in _tables(data, self.encoder, self.run.source.commas):
             column = getattr(self.encoder, "column", None)
             texts = None if column is None else text_of(piece, column)
-            yield self._outputs(self.encoder.encode(piece), texts)
+            yield self.encoder.encode(piece), texts
 
     def _all(self, data: Any) -> Outputs:
         pieces = list(self.pieces(data))

@@ -57,9 +57,9 @@ def run_training(options: Options, out: Path, signs: Signs) -> runs.RunSummary:
         return runs.read(out / RunFile.SUMMARY, runs.RunSummary)
     prepared = prepare(options, out, say=signs.say, progress=signs.encoding)
     names_for(prepared, options)  # an unknown one is refused before any work
+    plan, shape = choose_config(prepared, options), choose_network(prepared, options)
     # Only now is the folder this run's: options that were refused must not bind the next ones.
     runs.write(out / RunFile.OPTIONS, options)
-    plan, shape = choose_config(prepared, options), choose_network(prepared, options)
     _describe(out, options, prepared, plan, shape)
     signs.say(_plan(prepared, plan, shape))
     trainer = _Trainer(prepared, shape, plan, signs)

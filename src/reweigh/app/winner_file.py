@@ -1,6 +1,6 @@
 """The candidate that was kept, in a run folder: winner.json, and its arrays in winner.safetensors.
 
-Numbers only: reading a run executes no code.
+Numbers only: reading a run executes no code, unless its network is the user's own (own_model.py).
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def save_winner(
             if isinstance(part.model, nn.Module)
             else part.model.arrays()
         )
-        arrays |= {f"{k}/{key}": np.ascontiguousarray(value) for key, value in of_part.items()}
+        # Not `ascontiguousarray`: it makes a number without dimensions, as a count of batches, a row.
+        arrays |= {f"{k}/{key}": np.array(value, order="C") for key, value in of_part.items()}
     if ngrams is not None and any(part.features == "ngrams" for part in parts):
         arrays |= {f"ngrams/{key}": value for key, value in ngrams.arrays().items()}
     write_whole(folder / RunFile.WINNER_ARRAYS, save(arrays))

@@ -22,6 +22,7 @@ from .posterior import checked_weight, posterior, posterior_rounds, settle, tran
 from .plain import PlainCandidate, PlainData, PlainModel, Posteriors
 from .recipes import plain_candidates, plain_names
 from .judging import (
+    LEAST,
     Candidate, Folds, Judgement, Model, confusion, deal, judge, judge_once, log_likelihood, usual_folds,
 )  # fmt: skip
 from .choice import Figures, choose, figures, honest_right, lead, standing

@@ -83,6 +83,8 @@ def train(
 
     Images:         reweigh train --data photos --clean checked_photos   (photos/cat/1.jpg, ...)
 
+    Your network:   reweigh train ... --model my_models:factory   (called with shape=, outputs=)
+
     From a pipe:    zcat rows.csv.gz | reweigh train --data - --clean checked.csv --target label
 
     Several ways to learn from such data are tried: the network reweighed by the checked rows, and

@@ -67,6 +67,7 @@ class Network:
 
     shape     of one input
     hidden    widths of the hidden layers
+    factory   of the user's own, as package.module:factory; of the kind "own"
     """
 
     kind: str
@@ -74,6 +75,7 @@ class Network:
     outputs: int
     hidden: tuple[int, ...] = ()
     regression: bool = False
+    factory: str = ""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from reweigh.cli.commands import root
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-HERE = ["index.md", "quick-start.md", "when-it-fails.md"]
+HERE = ["compile.md", "index.md", "quick-start.md", "when-it-fails.md"]
 ELSEWHERE = {
     "../README.md": "test_readme",
     "clean-set.md": "test_recipes",

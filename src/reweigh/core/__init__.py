@@ -11,6 +11,7 @@ Read in this order: `scores` (what is computed), `backends/double_backward` (the
     proof            every comparison with autograd, and when to look again
     update/          from weights to the gradient that an optimizer gets
     safeguard        shortens steps that do not help the next clean batch
+    compiled/        a whole step as one compiled graph
     processes/       batches shared by several processes
     health           NaN, collapsed weights and a forgotten eval mode
     torch_internals  every private name of PyTorch that we use

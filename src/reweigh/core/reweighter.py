@@ -5,7 +5,7 @@ weight_i = max(score_i, 0) / sum_j max(score_j, 0)
 update   = the user's optimizer on  sum_i weight_i f_i
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from .._warn import warn
 from .backends import Choice
+from .compiled import CompiledRoute, CompileLog, Reference, require_options
 from .health import EVAL_MODE, RunHealth, likely_left_in_eval
 from .model import Batch, Loss, ModelView, Params, clean_batches, micro_batches
 from .processes import Group
@@ -28,7 +29,7 @@ from .rule import (
 from .safeguard import Safeguard, make_safeguard
 from .session import Session, TwoSides
 from .step import Step, Window
-from .update import ONE, Geometry, update_of
+from .update import ONE, Geometry, LocalUpdate, update_of
 
 
 class Reweighter:
@@ -48,6 +49,9 @@ class Reweighter:
     group:       who shares a batch. "auto": the processes of DistributedDataParallel or fully_shard
                  if the model is in one, all processes if torch.distributed runs, else nobody; each
                  then passes its share, and all call. None: this process trains by itself.
+    compile:     True, or a dict with `backend`, `mode` or `options` of torch.compile: the whole step as
+                 one compiled graph, the same numbers (compiled/). `.compiled` says how often that was
+                 done and how long it took; where it cannot be, `.backend.reason` says why.
     one_pass:    both batches in one call of the model. None: where that is the same by construction;
                  True: you vouch that no code of yours looks at the batch as a whole; False: never.
 
@@ -75,6 +79,7 @@ class Reweighter:
         geometry: Geometry = None,
         group: str | Group | None = "auto",
         one_pass: bool | None = None,
+        compile: bool | Mapping[str, Any] = False,
     ) -> None:
         self.model, self.loss = model, loss
         self._session = Session(
@@ -87,9 +92,20 @@ class Reweighter:
         first = "not settled yet: the first batch decides" if backend == "auto" else "asked for"
         self.backend = Choice(backend, first)
         self._session.parameters()  # an early error beats one in the first step
+        self._route: CompiledRoute | None = None
+        if (options := require_options(compile)) is not None:
+            closed = self._session.not_compiled() or (
+                rule and "a rule of your own is run as written"
+            )
+            self._route = CompiledRoute(
+                self._session.model, loss, self._safeguard, options, reference=self._reference,
+                closed=closed or None,
+            )  # fmt: skip
 
     def __call__(self, train: Batch, clean: Batch) -> Step:
         """Weigh `train` against `clean`; call `.loss.backward()` on what comes back."""
+        if self._route is not None and (done := self._compiled_step(self._route, train, clean)):
+            return done
         return self._step(train, clean)[0]
 
     def window(self, batches: Iterable[Batch], clean: Batch) -> Window:
@@ -126,25 +142,64 @@ class Reweighter:
         step, shapes = steps[0]
         return step if loss is step.loss else replace(step, loss=loss), shapes
 
+    def _compiled_step(self, route: CompiledRoute, train: Batch, clean: Batch) -> Step | None:
+        self._check_mode()
+        with torch.enable_grad():
+            done = route(train, clean)
+        if done is None:
+            return None
+        step, clean_losses, self.backend = done
+        self._health.finite(step.losses, clean_losses, step.scores)
+        self._health.weights(step.weights)
+        return step
+
+    @property
+    def compiled(self) -> CompileLog | None:
+        """How often a step was compiled, how long that took, and why not; None without compile=."""
+        return None if self._route is None else self._route.log
+
     def _weigh(self, train: Batch, clean: Batch) -> tuple[Step, Sequence[torch.Size]]:
         self._check_mode()
         sides = self._session.both_sides(train, clean, proportional=self._rule is None)
-        self.backend = sides.settled.choice
+        choice = sides.settled.choice
+        self.backend = choice if self._route is None else self._route.explained(choice)
         alignment = sides.settled.alignment
         weights, joined = self._weights(sides)
         self._health.finite(alignment.losses, sides.clean.losses, alignment.scores, joined)
         self._health.weights(weights, joined)
-        loss, factor = self._guarded(sides, weights, joined)
-        step = Step(
-            loss=loss,
+        step = self._stepped(sides, weights, joined, self._update(sides, weights))
+        return step, alignment.shapes
+
+    def _reference(self, train: Batch, clean: Batch) -> Reference:
+        """The eager step, for a compiled one to be compared with."""
+        sides = self._session.both_sides(train, clean, proportional=self._rule is None)
+        weights, joined = self._weights(sides)
+        update, alignment = self._update(sides, weights), sides.settled.alignment
+        return Reference(
+            view=sides.view,
+            choice=sides.settled.choice,
+            losses=alignment.losses,
+            scores=alignment.scores,
+            clean_loss=sides.clean.mean_loss(),
+            direction=sides.clean.direction,
+            gradient=update,
+            finish=lambda: self._stepped(sides, weights, joined, update),
+        )
+
+    def _stepped(
+        self, sides: TwoSides, weights: Tensor, joined: BatchSummary | None, update: LocalUpdate
+    ) -> Step:
+        alignment = sides.settled.alignment
+        factor = self._factor(sides, weights, joined, update)
+        return Step(
+            loss=update.scaled(ONE if factor is None else factor),
             weights=weights,
             scores=alignment.scores,
             losses=alignment.losses,
             clean_loss=sides.clean.mean_loss(),
-            factor=factor,
+            factor=weights.new_ones(()) if factor is None else factor,
             joined=joined,
         )
-        return step, alignment.shapes
 
     def _weights(self, sides: TwoSides) -> tuple[Tensor, BatchSummary | None]:
         """The weights of this process's examples; and of the joined batch, in numbers."""
@@ -157,31 +212,32 @@ class Reweighter:
         weights = weights_by(self._rule, all_scores)
         return weights[own], summary_of(weights, all_scores)
 
-    def _guarded(
-        self, sides: TwoSides, weights: Tensor, joined: BatchSummary | None
-    ) -> tuple[Tensor, Tensor]:
-        """The loss to train on, with the safeguard's factor on its gradient; and the factor."""
-        alignment, direction = sides.settled.alignment, sides.clean.direction
+    def _update(self, sides: TwoSides, weights: Tensor) -> LocalUpdate:
+        """The gradient of the weighted loss, computed when it is asked for."""
         # Gradients are averaged over the processes, and a share is a part of a sum.
         size = sides.group.size
-        loss = alignment.weighted(weights * size if size > 1 else weights)
-        update = update_of(sides.view, loss, direction, sides.group)
+        loss = sides.settled.alignment.weighted(weights * size if size > 1 else weights)
+        return update_of(sides.view, loss, sides.clean.direction, sides.group)
+
+    def _factor(
+        self, sides: TwoSides, weights: Tensor, joined: BatchSummary | None, update: LocalUpdate
+    ) -> Tensor | None:
+        """How much of the update the safeguard lets through; None without one."""
         if self._safeguard is None:
-            return update.scaled(ONE), weights.new_ones(())
-        clean_loss, slope = sides.clean.mean_loss(), (weights * alignment.scores).sum()
+            return None
+        direction, scores = sides.clean.direction, sides.settled.alignment.scores
+        clean_loss, slope = sides.clean.mean_loss(), (weights * scores).sum()
         if joined is not None:
             slope = joined.slope.to(slope)
         metric = sides.metric
         if metric is None:
-            factor = self._safeguard(clean_loss, direction, slope, update)
-        else:
-            factor = self._safeguard(
-                clean_loss,
-                metric.rooted(direction),
-                slope,
-                lambda: metric.rooted_gradient(update()),
-            )
-        return update.scaled(factor), factor
+            return self._safeguard(clean_loss, direction, slope, update)
+        return self._safeguard(
+            clean_loss,
+            metric.rooted(direction),
+            slope,
+            lambda: metric.rooted_gradient(update()),
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """What the safeguard has learnt; save it with the model to go on as if never stopped."""

@@ -121,6 +121,18 @@ class Session:
                 f"already; expected chunk=None: pass smaller micro-batches instead"
             )
 
+    def not_compiled(self) -> str | None:
+        """Why a step with these settings is not compiled; None if it can be tried."""
+        reasons = {
+            f"backend={self.backend!r} is run as written": self.backend
+            not in ("auto", "ghost", "forward_mode"),
+            "only some parameters are aligned (params=)": self._params is not None,
+            "a batch is cut into chunks (chunk=)": self._chunk is not None,
+            "scores are measured as an optimizer steps (geometry=)": self._geometry is not None,
+            "processes share a batch": self._wrapper is not None or self._processes().size > 1,
+        }
+        return next((why for why, holds in reasons.items() if holds), None)
+
     def through_wrapper(self, step: Callable[[], Tensor]) -> Tensor:
         """The loss that `step()` computes; as one forward of DistributedDataParallel, if any."""
         return step() if self._wrapper is None else through(self._wrapper, step)

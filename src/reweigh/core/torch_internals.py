@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from operator import attrgetter, methodcaller
@@ -23,6 +23,8 @@ import torch.utils.checkpoint as checkpointing
 from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch.autograd import forward_ad
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.modules import module as module_hooks
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNormBase  # noqa: F401
 from torch.nn.modules.dropout import _DropoutNd as DropoutBase  # noqa: F401
@@ -262,6 +264,30 @@ def autograd_in_handler() -> Iterator[None]:
         for name in keys:
             key = getattr(torch._C.DispatchKey, name)
             stack.enter_context(torch._C._SetExcludeDispatchKeyGuard(key, False))
+        yield
+
+
+def written_down(function: Callable[..., Any], inputs: Sequence[Tensor]) -> GraphModule:
+    """Every operation that `function(*inputs)` calls, as a graph; on tensors without values."""
+    trace = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)
+    graph: GraphModule = trace(*inputs)
+    # Among what nobody reads are questions (is_same_size), which the compiler does not take.
+    for node in reversed(graph.graph.nodes):
+        func = node.target
+        if node.users or not isinstance(func, OpOverload) or is_mutable(func):
+            continue
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            graph.graph.erase_node(node)
+    graph.recompile()
+    return graph
+
+
+@contextmanager
+def same_random_numbers() -> Iterator[None]:
+    """What is compiled by inductor inside draws the numbers that uncompiled code would draw."""
+    from torch._inductor import config  # takes long to import
+
+    with config.patch(fallback_random=True):
         yield
 
 

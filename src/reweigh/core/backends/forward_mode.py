@@ -25,7 +25,8 @@ from ..ops import Outlived, TangentMode, autograd_records, cell_of, tensors_in
 from ..torch_internals import OpOverload, base_of, is_mutable
 from .base import Alignment, Backend, TrainPass
 
-_DETACH = torch.ops.aten.detach.default  # by autograd, for what it saves: no tangent, and often
+# By autograd, for what it saves, and often; a question that only tensors without values hand on.
+_NO_TANGENT = {torch.ops.aten.detach.default, torch.ops.prim.device.default}
 
 
 class Propagate(TangentMode):
@@ -47,7 +48,7 @@ class Propagate(TangentMode):
         kwargs = kwargs or {}
         number = len(self.path)
         self.path.append(func)
-        if func is _DETACH or not autograd_records(func):
+        if func in _NO_TANGENT or not autograd_records(func):
             return func(*args, **kwargs)
         read = [
             cell

@@ -22,6 +22,7 @@ from .loss import (
 )  # fmt: skip
 from .micro_batches import clean_batches, micro_batches
 from .modes import differentiable_kernels, eager, evaluating, muted
+from .randomness import sources_of
 from .parameters import Direction, Params, dot, norm_squared, on_host, select, trainable
 from .view import ModelView, Snapshot, modules_of
 from .watch import Watch

@@ -74,6 +74,13 @@ class Snapshot:
             and all(holder.holds(values) for holder, values in self._places)
         )
 
+    def alike(self, close: float) -> bool:
+        """As `holds`, for random numbers and tensors, which may differ by `close` (relative)."""
+        return all(same_state(source.get(), state) for source, state in self._states) and all(
+            tensor.shape == value.shape and _near(tensor, value, close)
+            for tensor, value, _ in self._values
+        )
+
     def restore(self) -> None:
         """Put everything back, into the very same tensors."""
         for source, state in self._states:
@@ -315,6 +322,14 @@ def _same(tensor: Tensor, value: Tensor) -> bool:
     """Whether the values are equal, as far as PyTorch can compare them."""
     plain = tensor.layout == torch.strided and not hasattr(tensor, "to_local")
     return plain and tensor.shape == value.shape and torch.equal(tensor, value)
+
+
+def _near(tensor: Tensor, value: Tensor, close: float) -> bool:
+    """Whether two tensors are the same up to rounding."""
+    if _same(tensor, value) or not tensor.is_floating_point():
+        return _same(tensor, value)
+    error = torch.linalg.vector_norm(tensor.double() - value.double())
+    return bool(error <= close * torch.linalg.vector_norm(value.double()))
 
 
 def _version(tensor: Tensor) -> int:

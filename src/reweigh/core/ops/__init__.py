@@ -20,7 +20,7 @@ from . import (
     norms,
     parameterless,
 )
-from .calls import gradients_of_call, tangent_of_call
+from .calls import gradients_of_call, is_random, tangent_of_call
 from .linear import Linear
 from .registry import (
     OPERATIONS,

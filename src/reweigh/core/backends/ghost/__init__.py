@@ -12,9 +12,9 @@ The engines, in the order in which they are tried:
     from_dispatch    a forward that is watched, operation by operation
 """
 
-from .engine import Ghost, SeveralLosses
+from .engine import Capture, Ghost, Layouts, SeveralLosses
 from .from_dispatch import watched_pass
-from .from_graph import CleanFactors, plain_pass
+from .from_graph import CleanFactors, plain_pass, read
 from .one_pass import OnePass
 
 

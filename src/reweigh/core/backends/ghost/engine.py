@@ -150,6 +150,7 @@ class GhostPass:
             by_data: then indices that come from data may move them, and every pass is measured.
     direct: [n], the score of a part of the loss that does not involve the batch.
     parts:  [n, k], where the loss has k parts an example; `losses` is then their sum.
+    certain: whether `layouts` could tell where the examples lie, and not only guess.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class GhostPass:
         known = record is not None and record.value.serve(contacts, n)
         self._record: Record[Places] | None = record if known else None
         self._mistakable = tuple(_mistakable(c.shape, n) for c in contacts)
-        self._certain = True
+        self.certain = True
 
     @property
     def known(self) -> bool:
@@ -209,7 +210,7 @@ class GhostPass:
         ones = torch.ones_like(losses)
         self._plain = _backward(losses, self.contacts, ones, keep=True)
         with self.view.beside_the_step():
-            layouts, self._certain = layouts_of(
+            layouts, self.certain = layouts_of(
                 self.contacts,
                 self._plain,
                 _backward(losses, self.contacts, factors, keep=True),
@@ -236,14 +237,14 @@ class GhostPass:
         if not self.due():
             assert self._record is not None
             self._record.uses += 1
-        elif self._certain:
+        elif self.certain:
             before = frozenset() if self._record is None else self._record.value.mistakable
             self._records.looked(self._key, Places(layouts, before | {self._mistakable}))
 
     def align(self, direction: Direction) -> Alignment:
         """The scores along `direction`, and the way to the update."""
         if self.due():
-            self._require_seen(direction)
+            self.require_seen(direction.names, direction.parameters)
         if self.parts is not None:
             return self._align_parts(self.parts, direction)
         losses, due = self.losses, self.due()
@@ -264,13 +265,13 @@ class GhostPass:
         reached = [p for p in direction.parameters if id(p) in self.leaves]
         return assembled(losses.detach(), scores, capture, reached)
 
-    def _require_seen(self, direction: Direction) -> None:
+    def require_seen(self, names: Sequence[str], parameters: Sequence[Tensor]) -> None:
         """Raise if a parameter that the loss depends on is part of no contact. Its gradient may be zero
         in this batch, and not in the next. (A part of the loss without the batch needs no contact.)"""
         if self.direct is not None:
             return
         seen = {root for contact in self.contacts for root in contact.roots()}
-        for name, parameter in zip(direction.names, direction.parameters, strict=True):
+        for name, parameter in zip(names, parameters, strict=True):
             if id(parameter) in self.leaves and id(parameter) not in seen:
                 raise unseen(name)
 
@@ -323,15 +324,17 @@ class Capture:
             weights, parameters
         )
 
-    def consume(self, weights: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    def consume(
+        self, weights: Tensor, parameters: Sequence[Tensor], *, skip_zeros: bool = True
+    ) -> list[Tensor | None]:
         """As `gradient`; frees the captured tensors while it runs, so it can be called once.
 
-        Examples without weight are left out, where finding them needs no wait for a device.
+        skip_zeros: leave examples without weight out, where finding them needs no wait for a device.
         """
         for contact in self.contacts:
             contact.require_untouched()
         n, parts = self.n, dict[Origin, Tensor]()
-        kept = weights.nonzero().flatten() if on_host(weights) else None
+        kept = weights.nonzero().flatten() if skip_zeros and on_host(weights) else None
         some = kept is not None and 0 < len(kept) < WORTH_SKIPPING * n
         share = weights.index_select(0, kept) if kept is not None and some else weights
         needed: list[tuple[Contact, Tensor]] = []  # all of it, before the first gradient is made

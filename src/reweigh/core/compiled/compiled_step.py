@@ -1,0 +1,172 @@
+"""A traced step in its compiled form: how it is made, and one run of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule, Node
+
+from ..backends import Choice
+from ..model import Snapshot, on_host, sources_of, with_gradient
+from ..ops import is_random
+from ..proof import Record
+from ..step import Step
+from ..torch_internals import OpOverload, same_random_numbers, written_down
+from .capture import CapturedPass
+from .traced_step import FIRST_OUTPUTS, TracedStep
+
+
+@dataclass
+class CompiledNumbers:
+    """What a run has computed. gradient: of each of `touched`, times the factor. state: the
+    safeguard's new one."""
+
+    losses: Tensor
+    scores: Tensor
+    weights: Tensor
+    total: Tensor
+    clean_losses: Tensor
+    clean_loss: Tensor
+    factor: Tensor
+    touched: list[Tensor]
+    gradient: list[Tensor]
+    state: list[Tensor]
+
+    def step(self) -> Step:
+        """As the user gets it: `backward()` hands the gradient out."""
+        found = self.gradient
+
+        def gradient(scale: Tensor) -> Sequence[Tensor]:
+            if on_host(scale) and float(scale) == 1:
+                return found
+            return [g * scale.to(g.device, g.dtype) for g in found]
+
+        loss = with_gradient(self.total, self.touched, gradient)
+        return Step(loss, self.weights, self.scores, self.losses, self.clean_loss, self.factor)
+
+
+@dataclass
+class CompiledStep:
+    """A traced step, compiled.
+
+    parameters: the aligned ones, for those that no graph reads.
+    graphs:     one; two where the forward draws random numbers: the clean side, and the rest.
+    record:     of its uses, and when it is compared next. choice: as `Reweighter.backend` shows it.
+    """
+
+    traced: TracedStep
+    parameters: tuple[nn.Parameter, ...]
+    graphs: tuple[Callable[..., Any], ...]
+    choice: Choice
+    record: Record[None] = field(default_factory=lambda: Record(None))
+    seconds: float = 0.0
+
+    @property
+    def random(self) -> bool:
+        """Whether the forward draws random numbers."""
+        return len(self.graphs) > 1
+
+    def first_run(
+        self, train: CapturedPass, clean: CapturedPass, state: Sequence[Tensor]
+    ) -> CompiledNumbers:
+        """As `run`, in which torch.compile compiles."""
+        began = time.perf_counter()
+        with same_random_numbers() if self.random else nullcontext():
+            outcome = self.run(train, clean, state)
+        self.seconds += time.perf_counter() - began
+        return outcome
+
+    def run(
+        self, train: CapturedPass, clean: CapturedPass, state: Sequence[Tensor]
+    ) -> CompiledNumbers:
+        """All numbers of a step. state: of the safeguard, if any."""
+        places = self.traced.places
+        flat = places.gathered(train.inputs, clean.inputs, self.parameters)
+        with torch.no_grad():
+            if not self.random:
+                found = self.graphs[0](*flat, *state)
+            else:
+                start = Snapshot((), sources_of(self.traced.view.modules))
+                start.fork_random_stream()
+                try:
+                    clean_side = self.graphs[0](*flat)
+                finally:
+                    start.restore()
+                found = self.graphs[1](*flat, *clean_side, *state)
+        touched = self.traced.touched
+        end = len(FIRST_OUTPUTS) + len(touched)
+        first = dict(zip(FIRST_OUTPUTS, found, strict=False))
+        return CompiledNumbers(
+            **first,
+            touched=[flat[i] for i in touched],
+            gradient=list(found[len(first) : end]),
+            state=list(found[end:]),
+        )
+
+
+def compiled(
+    traced: TracedStep,
+    parameters: tuple[nn.Parameter, ...],
+    flat: Sequence[Tensor],
+    state: Sequence[Tensor],
+    options: Mapping[str, Any],
+    choice: Choice,
+) -> CompiledStep:
+    """Trace a settled step and hand it to torch.compile, which compiles at the first run."""
+    began = time.perf_counter()
+    count = traced.places.count
+
+    def whole(*inputs: Tensor) -> list[Tensor]:
+        losses, values = traced.clean(inputs[:count])
+        return traced.train(inputs[:count], losses, values, inputs[count:])
+
+    def clean(*inputs: Tensor) -> list[Tensor]:
+        losses, values = traced.clean(inputs)
+        return [losses, *(values[i] for i in range(len(values)))]
+
+    def rest(*inputs: Tensor) -> list[Tensor]:
+        end = count + 1 + len(traced.names)
+        losses, *values = inputs[count:end]
+        return traced.train(inputs[:count], losses, values, inputs[end:])
+
+    graphs = [written_down(whole, (*flat, *state))]
+    if any(map(_draws, graphs)):
+        first = written_down(clean, flat)
+        middle = [flat[0].new_empty(1), *(p.detach() for p in parameters)]
+        middle[0] = traced.clean(flat)[0]
+        graphs = [first, written_down(rest, (*flat, *middle, *state))]
+    ready = tuple(
+        torch.compile(graph, fullgraph=True, dynamic=False, **options) for graph in graphs
+    )
+    kind = options.get("backend", "inductor")
+    how = "one graph" if len(ready) == 1 else "two graphs, for the sake of random numbers"
+    reason = f"{choice.reason}; compiled by {kind} as {how}, compared with the eager step"
+    step = CompiledStep(traced, parameters, ready, Choice(traced.way, reason))
+    step.seconds = time.perf_counter() - began
+    return step
+
+
+def _draws(graph: GraphModule) -> bool:
+    """Whether an operation of a graph draws random numbers."""
+    return any(
+        isinstance(node.target, OpOverload) and is_random(node.target) and _dropout(node) != 0
+        for node in graph.graph.nodes
+    )
+
+
+def _dropout(node: Node) -> Any:
+    """The share that attention drops; None for calls without such an argument."""
+    if "dropout_p" in node.kwargs:
+        return node.kwargs["dropout_p"]
+    assert isinstance(node.target, OpOverload)
+    names = [argument.name for argument in node.target._schema.arguments]
+    place = names.index("dropout_p") if "dropout_p" in names else None
+    if place is None or place >= len(node.args):  # left out: none is dropped
+        return None if place is None else 0.0
+    return node.args[place]

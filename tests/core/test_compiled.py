@@ -1,0 +1,258 @@
+"""compile=True gives the numbers of the eager step, or runs the eager step and says why."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import reweigh
+from reweigh.core.compiled import route
+from reweigh.errors import ReweighWarning, SettingError
+from support import definition
+from support.problems import PROBLEMS, cross_entropy, labelled, mlp, vectors
+
+QUICK = {"backend": "eager"}  # the graph is captured, traced and guarded; no machine code is made
+BY_NAME = {problem.name: problem for problem in PROBLEMS}
+# A family each. All problems: results/compiled/table.md.
+COMPILED = {
+    "mlp": "ghost",
+    "lenet": "ghost",
+    "tied": "ghost",
+    "causal-lm": "ghost",
+    "nested-dict": "ghost",
+    "all-scores-negative": "ghost",
+    "dropout": "ghost",
+    "autocast-mlp": "ghost",
+    "resnet-train": "forward_mode",
+    "variational": "forward_mode",
+}
+
+
+def descend(model: nn.Module, rate: float = 0.05) -> None:
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.grad is not None:
+                p.sub_(rate * p.grad)
+    model.zero_grad()
+
+
+def gradients(model: nn.Module) -> list:
+    return [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_compiled_step_is_the_eager_step(name):
+    problem = BY_NAME[name]
+    dtype = problem.only or torch.float64
+    close = 1e-9 if dtype == torch.float64 else 2e-2
+    model, loss, train, clean = problem.make(dtype)
+    twin = copy.deepcopy(model)
+    fast = reweigh.Reweighter(model, loss, compile=QUICK)
+    slow = reweigh.Reweighter(twin, loss)
+    for seed in range(3):
+        states = []
+        for weigh in (fast, slow):
+            torch.manual_seed(seed)
+            with problem.context():
+                step = weigh(train, clean)
+            step.loss.backward()
+            tensors = (step.weights, step.scores, step.losses, step.clean_loss, step.factor)
+            states.append((tensors, torch.get_rng_state()))
+        for mine, right in zip(states[0][0], states[1][0], strict=True):
+            assert torch.allclose(mine, right, rtol=close, atol=close)
+        assert torch.equal(states[0][1], states[1][1])
+        for mine, right in zip(gradients(model), gradients(twin), strict=True):
+            assert (mine is None) == (right is None)
+            assert mine is None or torch.allclose(mine, right, rtol=close, atol=close)
+        for mine, right in zip(model.buffers(), twin.buffers(), strict=True):
+            assert torch.allclose(mine, right, rtol=close, atol=close)
+        descend(model)
+        descend(twin)
+    assert fast.compiled.refused is None
+    assert (fast.compiled.steps, fast.compiled.eager) == (1, 0)
+    assert fast.backend == COMPILED[name]
+    assert "compiled by eager" in fast.backend.reason
+
+
+def test_its_weights_and_gradient_are_those_of_brute_force():
+    model, loss, train, clean = BY_NAME["lenet"].make(torch.float64)
+    weigh = reweigh.Reweighter(model, loss, compile=QUICK, safeguard=None)
+    for _ in range(2):
+        scores = definition.scores(model, loss, train, clean)
+        weights = scores.clamp(min=0) / scores.clamp(min=0).sum()
+        right = definition.weighted_gradient(model, loss, train, weights)
+        step = weigh(train, clean)
+        step.loss.backward()
+        assert torch.allclose(step.weights, weights, rtol=1e-9)
+        for mine, g in zip(gradients(model), right, strict=True):
+            assert torch.allclose(mine, g, rtol=1e-9, atol=1e-12)
+        descend(model)
+    assert weigh.compiled.steps == 1
+
+
+def test_a_hundred_steps_end_in_the_same_weights():
+    """With clipping, a scaled loss, accumulation over two batches, and Adam."""
+    ends = []
+    for compile in (False, QUICK):
+        torch.manual_seed(0)
+        model = mlp().double()
+        weigh = reweigh.Reweighter(model, cross_entropy, compile=compile)
+        optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+        x, y = labelled(60, 8)
+        x = x.double()
+        for i in range(100):
+            start = i % 5 * 10
+            (
+                weigh((x[start : start + 7], y[start : start + 7]), (x[50:], y[50:])).loss * 8
+            ).backward()
+            if i % 2:
+                for p in model.parameters():
+                    p.grad /= 8
+                nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+                optimizer.step()
+                optimizer.zero_grad()
+        ends.append([*model.parameters(), *weigh.state_dict().values()])
+    assert weigh.compiled.steps == 1
+    for eager, mine in zip(*ends, strict=True):
+        assert torch.allclose(eager, mine, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"backend": "double_backward"}, "backend='double_backward' is run as written"),
+        ({"params": "2"}, "params="),
+        ({"chunk": 4}, "chunk="),
+        ({"rule": lambda scores: scores.clamp(min=0)}, "a rule of your own"),
+        ({"safeguard": lambda *_: torch.ones(())}, "a safeguard of your own"),
+    ],
+    ids=["backend", "params", "chunk", "rule", "safeguard"],
+)
+def test_settings_that_are_not_compiled(options, why):
+    weigh = reweigh.Reweighter(mlp(), cross_entropy, compile=True, **options)
+    weigh(vectors(7), vectors(5)).loss.backward()
+    assert f"not compiled: {weigh.compiled.refused}" in weigh.backend.reason
+    assert why in weigh.compiled.refused
+    assert weigh.compiled.steps == 0
+
+
+class Branching(nn.Linear):
+    """What it computes depends on values."""
+
+    def forward(self, x):
+        return super().forward(x) if x.sum() > 0 else super().forward(-x)
+
+
+class Counting(nn.Linear):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("make", [Branching, Counting])
+def test_models_that_are_not_compiled_run_eagerly(make):
+    torch.manual_seed(0)
+    model, train, clean = make(8, 4), vectors(7), vectors(5)
+    weigh = reweigh.Reweighter(model, cross_entropy, compile=QUICK)
+    right = reweigh.Reweighter(copy.deepcopy(model), cross_entropy)(train, clean)
+    for _ in range(2):
+        step = weigh(train, clean)
+        assert torch.equal(step.weights, right.weights)
+    assert "not compiled: " in weigh.backend.reason
+    assert getattr(model, "calls", 2) == 2  # the state of two plain forwards
+
+
+def test_what_a_compiler_gets_wrong_is_refused():
+    def liar(graph, inputs):
+        def run(*args):
+            return [x * 1.01 if x.is_floating_point() else x for x in graph(*args)]
+
+        return run
+
+    model, train, clean = mlp(), vectors(7), vectors(5)
+    weigh = reweigh.Reweighter(model, cross_entropy, compile={"backend": liar})
+    right = reweigh.Reweighter(copy.deepcopy(model), cross_entropy)(train, clean)
+    assert torch.equal(weigh(train, clean).weights, right.weights)
+    assert "differ from those of the eager step" in weigh.backend.reason
+
+
+class Tempered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.temperature = mlp(), 1.0
+
+    def forward(self, x):
+        return self.body(x) / self.temperature
+
+
+def test_what_the_code_reads_may_change():
+    """A recorded run would go on with the old temperature; guards notice."""
+    model, train, clean = Tempered(), vectors(7), vectors(5)
+    weigh = reweigh.Reweighter(model, cross_entropy, compile=QUICK, safeguard=None)
+    for temperature in (1.0, 1.0, 3.0, 1.0):
+        model.temperature = temperature
+        right = reweigh.Reweighter(model, cross_entropy, safeguard=None)(train, clean)
+        step = weigh(train, clean)
+        assert torch.allclose(step.losses, right.losses, rtol=1e-5)
+        assert torch.allclose(step.weights, right.weights, atol=1e-5)
+    assert weigh.compiled.steps == 2
+
+
+def test_sizes_are_compiled_one_by_one_up_to_a_bound(monkeypatch):
+    monkeypatch.setattr(route, "MOST_STEPS", 2)
+    model, clean = mlp(), vectors(5)
+    weigh = reweigh.Reweighter(model, cross_entropy, compile=QUICK)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ReweighWarning)
+        for n in (7, 3, 7, 6, 6, 3):
+            train = vectors(n)
+            right = reweigh.Reweighter(copy.deepcopy(model), cross_entropy)(train, clean)
+            assert torch.allclose(weigh(train, clean).weights, right.weights, atol=1e-5)
+    assert (weigh.compiled.steps, weigh.compiled.eager) == (2, 2)
+    (warning,) = caught
+    assert "drop_last=True" in str(warning.message)
+
+
+def test_a_model_that_is_compiled_already():
+    model, train, clean = mlp(), vectors(7), vectors(5)
+    weigh = reweigh.Reweighter(torch.compile(model, backend="eager"), cross_entropy, compile=QUICK)
+    right = reweigh.Reweighter(copy.deepcopy(model), cross_entropy)
+    for _ in range(2):
+        assert torch.allclose(weigh(train, clean).weights, right(train, clean).weights, atol=1e-5)
+    assert weigh.compiled.steps == 1
+
+
+def test_by_inductor():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 4)).double()
+    train, clean = ((x.double(), y) for x, y in (vectors(7), vectors(5)))
+    twin = copy.deepcopy(model)
+    fast = reweigh.Reweighter(model, cross_entropy, compile=True)
+    slow = reweigh.Reweighter(twin, cross_entropy)
+    for _ in range(3):
+        for weigh in (fast, slow):
+            step = weigh(train, clean)
+            step.loss.backward()
+            weigh.last = step.weights
+        assert torch.allclose(fast.last, slow.last, rtol=1e-9)
+        for mine, right in zip(gradients(model), gradients(twin), strict=True):
+            assert torch.allclose(mine, right, rtol=1e-9, atol=1e-12)
+        descend(model)
+        descend(twin)
+    assert fast.compiled.steps == 1
+    assert "compiled by inductor" in fast.backend.reason
+
+
+def test_options_are_checked():
+    with pytest.raises(SettingError, match="expected True, False, or a dict"):
+        reweigh.Reweighter(mlp(), cross_entropy, compile={"fullgraph": False})
+    weigh = reweigh.Reweighter(mlp(), cross_entropy)
+    assert weigh.compiled is None

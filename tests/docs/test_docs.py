@@ -26,6 +26,7 @@ ELSEWHERE = {
     "clean-set.md": "test_recipes",
     "data.md": "test_data_docs",
     "integrations/sklearn.md": "test_recipes",
+    "language-models.md": "test_sequence_levels",
     "methods/README.md": "test_method_cards",
     "own-data.md": "test_own_docs",
     "recipes.md": "test_recipes",

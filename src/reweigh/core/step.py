@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .backends import fitted
 from .rule import BatchSummary, effective_sample_size
 
 
@@ -125,7 +126,4 @@ class Window:
 
 def _cut(values: Tensor, shapes: Sequence[torch.Size]) -> list[Tensor]:
     pieces = values.split([shape[0] for shape in shapes])
-    return [
-        piece if len(shape) == 1 else piece[:, : shape[1]]
-        for piece, shape in zip(pieces, shapes, strict=True)
-    ]
+    return [fitted(piece, shape) for piece, shape in zip(pieces, shapes, strict=True)]

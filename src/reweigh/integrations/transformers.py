@@ -18,11 +18,12 @@ from torch import Tensor, nn
 
 from ..audit import Ledger
 from ..core import Loss, Reweighter, Step, inside
-from ..errors import SettingError
+from ..errors import BatchError, SettingError, unknown
 from ..optional import missing_framework
 from .clean_draws import CleanDraws
 from .numbered import NUMBER, NumberedCollator, NumberedDicts
 from .sequence_loss import sequence_loss
+from .token_parts import LEVELS
 
 try:
     from transformers import Trainer, TrainerCallback
@@ -42,6 +43,8 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
                       micro-batches, each in memory by itself.
     loss:             `loss(model, batch) -> Tensor[n]` for batches that are dicts; by default that
                       of sequence_loss.py: classification, tokens, causal language models.
+    level:            what gets a weight of its own: "sequence", "turn" (a run of labels, such as an answer
+                      of a chat) or "token"; see sequence_loss.py. Not with `loss`.
     reweigh:          options of `reweigh.Reweighter`, such as {"params": "score"}.
 
     `ledger` holds what each train example counted, if the train set has a length. Logged with the
@@ -57,6 +60,7 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
         clean_dataset: Any,
         clean_batch_size: int | None = None,
         loss: Loss | None = None,
+        level: str = "sequence",
         reweigh: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
@@ -83,7 +87,11 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
             self._clean_size * self.args.gradient_accumulation_steps,
             seed=self.args.seed + 1_000 * self.args.process_index,
         )
-        self._loss, self._reweigh_options = loss, dict(reweigh or {})
+        if loss is not None and level != "sequence":
+            raise SettingError(f"level={level!r} with loss=; expected one of them")
+        if level not in LEVELS:
+            raise unknown("level", level, LEVELS)
+        self._loss, self._level, self._reweigh_options = loss, level, dict(reweigh or {})
         self._weigh: Reweighter | None = None
         self._saved: dict[str, Any] = {}
         self._seen: dict[str, list[Tensor]] = {name: [] for name in LOGGED}
@@ -146,7 +154,7 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
 
     def _reweighter(self, model: nn.Module) -> Reweighter:
         if self._weigh is None or self._weigh.model is not model:
-            loss = self._loss or sequence_loss(inside(model))
+            loss = self._loss or sequence_loss(inside(model), level=self._level)
             self._weigh = Reweighter(model, loss, **self._reweigh_options)
             self._weigh.load_state_dict(self._saved)
         return self._weigh
@@ -154,7 +162,16 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
     def _keep(self, step: Step, batches: Iterable[tuple[Any, Tensor, Tensor, Tensor]]) -> None:
         """For the ledger, each micro-batch: numbers, weights, scores, losses; for the log, the step."""
         for numbers, *values in batches:
-            if self.ledger is not None and numbers is not None:
+            if self.ledger is None or numbers is None:
+                continue
+            if len(numbers) > len(values[0]):
+                raise BatchError(
+                    f"{len(values[0])} losses for a batch of {len(numbers)} train examples; expected one "
+                    f"each: if the collator packs examples into one row, it must also give position_ids "
+                    f"that restart with each, or seq_idx"
+                )
+            # Rows that were packed before they became train examples are told apart by nobody.
+            if len(numbers) == len(values[0]):
                 self.ledger.record(numbers, *values, shared_by=step.shared_by)
         for name in LOGGED:
             self._seen[name].append(getattr(step, name).detach())

@@ -10,7 +10,7 @@ empty_share    a process without examples
 """
 
 from .base import Alignment, Backend, TrainPass
-from .chunked import require_chunk
+from .chunked import fitted, require_chunk
 from .forward_mode import ForwardMode
 from .selection import BackendSelection, Choice, Settled
 from .table import BACKENDS, require_known

@@ -128,13 +128,16 @@ def _joined(values: Sequence[Tensor]) -> Tensor:
     """[n] or [n, k] of all parts, one after the other; k may differ, then zeros follow."""
     widths = [value.shape[1] for value in values if value.ndim == 2]
     if widths:
-        values = [
-            functional.pad(value, (0, max(widths) - value.shape[1]))
-            if value.ndim == 2
-            else value.reshape(0, max(widths))  # of no examples
-            for value in values
-        ]
+        values = [value.unsqueeze(1) if value.ndim == 1 else value for value in values]
+        values = [functional.pad(value, (0, max(widths) - value.shape[1])) for value in values]
     return torch.cat(list(values))
+
+
+def fitted(values: Tensor, shape: torch.Size) -> Tensor:
+    """Of values [n] or [n, k] of all parts, those of a part of this shape, without the zeros that follow."""
+    if len(shape) == 2:
+        return values[:, : shape[1]]
+    return values if values.ndim == 1 else values[:, 0]
 
 
 class _RunningSum:
@@ -217,7 +220,7 @@ class _Replay:
         shares = weights.split([shape[0] for shape in self.shapes])
         for part in self.parts:
             shape, share = self.shapes[part.place], shares[part.place]
-            share = share if len(shape) == 1 else share[:, : shape[1]]
+            share = fitted(share, shape)
             # One part is always run, so that parameters in use get a gradient even if it is zero.
             if part is not self.parts[0] and not share.any():
                 continue

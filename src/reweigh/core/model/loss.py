@@ -71,7 +71,10 @@ def per_example(criterion: Callable[..., Tensor], **options: Any) -> Loss:
 
 def evaluate(model: nn.Module, loss: Loss, batch: Batch, *, which: str) -> Tensor:
     """The per-example losses of `batch`, refused with a typed error where they are not that."""
-    sizes = leading_sizes(batch)
+    # A loss may know by itself how many examples a batch has, such as one for packed sequences.
+    sizes = set[int]() if getattr(loss, "counts_examples", False) else leading_sizes(batch)
+    if which == "clean":
+        loss = getattr(loss, "clean", loss)  # it may have another form for checked examples
     tensors = batch if is_flat(batch) else [x for x in leaves_of(batch) if isinstance(x, Tensor)]
     if any(map(Tensor.is_inference, tensors)):
         raise BatchError(
@@ -98,10 +101,18 @@ class OnCopies:
 
     def __init__(self, loss: Loss) -> None:
         self._loss, self.written = loss, False
+        self.counts_examples = getattr(loss, "counts_examples", False)
         self._last: dict[int, Tensor] = {}  # by the id of the tensor that was copied
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """The user's losses."""
+        return self._on_copies(self._loss, model, batch)
+
+    def clean(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The user's losses of a clean batch."""
+        return self._on_copies(getattr(self._loss, "clean", self._loss), model, batch)
+
+    def _on_copies(self, loss: Loss, model: nn.Module, batch: Batch) -> Tensor:
         copies: dict[int, Tensor] = {}
 
         def copied(leaf: Any) -> Any:
@@ -111,7 +122,7 @@ class OnCopies:
 
         private = mapped(batch, copied)
         before = {key: version_of(x) for key, x in copies.items()}
-        values = self._loss(model, private)
+        values = loss(model, private)
         written = {key: x for key, x in copies.items() if version_of(x) > before[key]}
         self.written, self._last = self.written or bool(written), {**self._last, **written}
         return values

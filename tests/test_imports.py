@@ -31,7 +31,7 @@ IMPORTS = {
     "models": set(),
     "audit": set(),
     "candidates": {"rng"},
-    "sentinels": {"candidates", "rng"},
+    "sentinels": {"candidates", "rng", "runs"},
     "encoders": {"optional", "tables"},
     "data": {"encoders", "files", "optional", "rng", "tables", "text"},
     "training": {"audit", "core", "data", "files", "methods", "optional", "rng", "runs", "text"},

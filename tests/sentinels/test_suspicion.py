@@ -63,7 +63,7 @@ def test_the_number_of_wrong_labels_is_within_its_interval(runs):
     held = 0
     for data, truth, s in runs:
         share = np.mean(data.given != truth)
-        low, high = s.joint.interval()
+        low, high = s.joint.errors().low, s.joint.errors().high
         assert low <= s.joint.wrong <= high
         assert abs(s.joint.wrong - share) < 0.08
         held += low - 0.01 <= share <= high + 0.01

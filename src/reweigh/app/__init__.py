@@ -15,6 +15,8 @@ Read in this order:
     final_outputs    what the final model says of each row
     advice           what to know before trusting it
     summary          the figures of a run, and how much better it is than plain training
+    label_doubts     the probability that each label is wrong (label_errors, label_sources)
+    fixing           what to do with each label
     audit            the ranking of its rows; voice_file, who speaks against the first of
                      them; audit_list, as the user wants it
     predict          new rows
@@ -27,15 +29,16 @@ from typing import TYPE_CHECKING, Any
 from .options import Help, Options, flag, shown_options  # all but Options for our command line only
 
 if TYPE_CHECKING:
-    from .audit_list import read_audit_list, write_audit_list
+    from .audit_list import label_notes, read_audit_list, write_audit_list
     from .export import export_model
+    from .fixing import FixPlan, plan_fix
     from .predict import Predictor, load, write_predictions
     from .stdin_rows import STDIN, received
     from .training_run import Signs, run_training, train
 
 __all__ = [
-    "STDIN", "Options", "Predictor", "Signs", "export_model", "load", "read_audit_list", "received",
-    "run_training", "train", "write_audit_list", "write_predictions",
+    "STDIN", "FixPlan", "Options", "Predictor", "Signs", "export_model", "label_notes", "load", "plan_fix",
+    "read_audit_list", "received", "run_training", "train", "write_audit_list", "write_predictions",
 ]  # fmt: skip
 
 # All but the options need torch, which takes seconds to import; `reweigh train --help` does not.
@@ -43,7 +46,8 @@ _HOMES = {
     "export": ("export_model",),
     "predict": ("Predictor", "load", "write_predictions"),
     "training_run": ("Signs", "run_training", "train"),
-    "audit_list": ("read_audit_list", "write_audit_list"),
+    "fixing": ("FixPlan", "plan_fix"),
+    "audit_list": ("label_notes", "read_audit_list", "write_audit_list"),
     "stdin_rows": ("STDIN", "received"),
 }
 

@@ -20,6 +20,7 @@ from ..tables import arrow
 from ..training import Outcome
 from .final_outputs import TrainOutputs
 from .label_doubts import LabelDoubts
+from .label_sources import LabelSources
 from .preparation import Prepared
 from .row_examples import label_names, row_examples
 
@@ -65,6 +66,7 @@ def write_ranking(
     *,
     posterior: Column | None = None,
     doubts: LabelDoubts | None = None,
+    sources: LabelSources | None = None,
 ) -> None:
     """audit.parquet and suspects.parquet; `posterior` [n] is that of each given label."""
     pa, parquet = arrow(), arrow("parquet")
@@ -74,12 +76,12 @@ def write_ranking(
     write_rows(
         folder / RunFile.AUDIT,
         (
-            pa.table(_rows(prepared, ledger, ranking, start, start + CHUNK))
+            pa.table(_rows(prepared, ledger, ranking, sources, slice(start, start + CHUNK)))
             for start in range(0, len(ranking), CHUNK)
         ),
     )
     top = min(MOST, len(ranking))
-    columns = _rows(prepared, ledger, ranking, 0, top)
+    columns = _rows(prepared, ledger, ranking, sources, slice(0, top))
     index = prepared.train_rows[ranking.order[:top]]
     added = (
         pa.array(list(_reasons(columns, ranking, bool(prepared.classes)))),
@@ -93,10 +95,13 @@ def write_ranking(
 
 
 def _rows(
-    prepared: Prepared, ledger: Mapping[str, Column], ranking: Ranking, start: int, stop: int
+    prepared: Prepared,
+    ledger: Mapping[str, Column],
+    ranking: Ranking,
+    sources: LabelSources | None,
+    rows: slice,
 ) -> dict[str, Any]:
     pa = arrow()
-    rows = slice(start, stop)
     order = ranking.order[rows]
     if prepared.classes:
         given = label_names(prepared, prepared.task.train.targets.numpy()[order])
@@ -116,7 +121,7 @@ def _rows(
         pa.array(ledger["p_suggested"][order], from_pandas=True),
         pa.array(ledger["flagged_from"][order] <= FALSE_ALARMS, mask=np.isnan(ledger["flagged_from"][order])),
         pa.array(ledger["flagged_from"][order], from_pandas=True),
-        pa.nulls(len(order), pa.string()),
+        pa.array([None] * len(order) if sources is None else sources.of(order), pa.string()),
     )  # fmt: skip
     return dict(zip(AUDIT_COLUMNS, values, strict=True))
 

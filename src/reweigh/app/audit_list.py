@@ -9,6 +9,7 @@ from ..errors import DataError, SettingError
 from ..exchange import format_of, listed, write_rows
 from ..runs import AUDIT_COLUMNS, FALSE_ALARMS, RunFile, TrainedRun, open_run, reading_parquet
 from ..tables import Piece, arrow
+from .fixing import too_few
 from .output_files import check_output
 
 CHUNK = 100_000
@@ -60,6 +61,43 @@ def read_audit_list(
         first = next(file.iter_batches(max(head, 1), columns=list(AUDIT_COLUMNS)))
         rows = listed(flagged_at(first, false_alarms)).to_pylist()
         return file.metadata.num_rows, rows[:head] if head > 0 else []
+
+
+def label_notes(run: Path, false_alarms: float) -> list[str]:
+    """How many labels are flagged at this rate, and how many are wrong in all; nothing if unknown."""
+    opened = open_run(run, needs=RunFile.SUMMARY)
+    try:
+        summary = opened.summary()
+    except DataError:  # of an earlier version: the list is good without
+        return []
+    errors, n = summary.labels, summary.train_rows
+    if errors is None:
+        return []
+    wrong = errors.wrong
+    audit = opened.path / RunFile.AUDIT
+    with reading_parquet(audit):
+        rates = arrow("parquet").read_table(audit, columns=["flagged_from"])["flagged_from"]
+    flagged = int((rates.to_numpy() <= false_alarms).sum())
+    notes = [
+        f"flagged: {flagged:,}, of which at most {false_alarms:.0%} are expected to be right"
+        if flagged
+        else f"flagged: none; {too_few(errors, false_alarms)}",
+        f"wrong in all: about {n * wrong.share:,.0f} of {n:,} ({wrong.share:.1%}; "
+        f"{wrong.low:.1%} to {wrong.high:.1%})",
+    ]
+    pairs = [
+        f"{each.given} should be {each.true}: {n * each.share.share:,.0f}"
+        for each in errors.pairs[:3]
+    ]
+    if pairs:
+        notes.append("most often: " + "; ".join(pairs))
+    if errors.sources:
+        worst = [
+            f"{each.source} {each.wrong.share:.0%} ({each.wrong.low:.0%} to {each.wrong.high:.0%})"
+            for each in errors.sources[:3]
+        ]
+        notes.append(f"by source, the worst of {len(errors.sources)}: " + "; ".join(worst))
+    return notes
 
 
 def flagged_at(piece: Piece, false_alarms: float) -> Piece:

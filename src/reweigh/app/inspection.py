@@ -173,6 +173,12 @@ def _columns(
     for name, other in (("target", target), ("text", options.text)):
         if other is not None and other in options.ignore:
             raise SettingError(f"--ignore {other} leaves out the column that --{name} asks for")
+    if options.source is not None:
+        table.require(options.source)
+        if options.source in (target, options.text):
+            raise SettingError(
+                f"--source {options.source} is the target or the text; expected a column of its own"
+            )
     if marking is not None:
         table.require(marking.column)
         if marking.column == target:
@@ -184,7 +190,8 @@ def _columns(
         if options.text == target:
             raise SettingError("--text and --target are the same column; expected two")
         return (options.text,)
-    out = {target, *options.ignore, *([marking.column] if marking else [])}
+    others = (options.source, marking.column if marking else None)
+    out = {target, *options.ignore, *(name for name in others if name is not None)}
     columns = tuple(name for name in table.columns if name not in out)
     if not columns:
         raise DataError(
@@ -194,7 +201,7 @@ def _columns(
 
 
 def _folders(options: Options, say: Say) -> Inspected:
-    for name in ("text", "clean_where"):
+    for name in ("text", "clean_where", "source"):
         if getattr(options, name) is not None:
             raise SettingError(f"{flag(name)} is for tables, and {options.data} has images")
     sources = {}

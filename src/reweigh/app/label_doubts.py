@@ -39,16 +39,14 @@ def doubt_labels(
     say: Say,
     tell: Callable[[int, int], None],
 ) -> LabelDoubts | None:
-    """Judge the label of every train row; None in a regression, or with too few checked rows.
-
-    A plain table gets forests, too, unless it has to be quick.
-    """
+    """Judge the label of every train row; None in a regression, or with too few checked rows."""
     if not prepared.classes or len(prepared.task.clean) < FEWEST:
         return None
     rows = rows or plain_rows(prepared, seed=options.seed, say=say)
-    quick = options.quick or options.method is not None
-    trees = prepared.inspected.kind == "table" and not quick
-    found = sentinels.suspect(rows.data, trees=trees, seed=options.seed, tell=tell)
+    found = sentinels.suspect(
+        rows.data, trees=asks_trees(prepared, options), seed=options.seed, tell=tell,
+        checked_given=prepared.checked_given[prepared.task.clean.ids.numpy()],
+    )  # fmt: skip
     n, judged = len(prepared.task.train), found.train
 
     def spread(values: Reals, nothing: float) -> Reals:
@@ -63,3 +61,9 @@ def doubt_labels(
         spread(judged.flagged_from, np.nan),
         found,
     )
+
+
+def asks_trees(prepared: Prepared, options: Options) -> bool:
+    """Whether forests are among the witnesses: for tables, unless it has to be quick."""
+    quick = options.quick or options.method is not None
+    return prepared.inspected.kind == "table" and not quick

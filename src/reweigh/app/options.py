@@ -80,6 +80,14 @@ class Options:
         tuple[Path, ...], Help("Rows of --data not to train on, as `index`.", "FILE")
     ] = ()
     task: Annotated[str, Help("auto, classes or regression.")] = "auto"
+    source: Annotated[
+        str | None,
+        Help(
+            "The column that says where a label comes from (annotator, rule, batch): it is no input, and "
+            "every source gets an error rate.",
+            "COL",
+        ),
+    ] = None
     ignore: Annotated[tuple[str, ...], Help("Leave this column out; may be repeated.", "COL")] = ()
     encoding: Annotated[str, Help("Of CSV files.")] = "utf-8"
     image_size: Annotated[int | None, Help("Images are resized to this.", "PIXELS", least=8)] = None

@@ -52,6 +52,25 @@ def _check_folder(out: Path) -> None:
         raise DataError(f"there is no folder {out.parent}; make it, or write somewhere else")
 
 
+def check_fix_folder(out: Path, run: TrainedRun, *, force: bool) -> None:
+    """Refuse a folder that `reweigh fix` must not write into: one with files, unless it made them."""
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{out} is a file; expected the name of a new folder")
+    if not out.parent.is_dir():
+        raise DataError(f"there is no folder {out.parent}; make it, or write somewhere else")
+    if not out.exists() or not any(out.iterdir()):
+        return
+    if not (out / RunFile.FIX).exists():
+        raise DataError(
+            f"{out} is not empty, and not from `reweigh fix`; choose the name of a new folder"
+        )
+    if not force:
+        raise DataError(f"{out} is there already; choose another name, or replace it with --force")
+    for role, path in _files(run, None):
+        if _same(path.parent, out):
+            raise DataError(f"{path}, {role}, is in {out}; choose the name of a new folder")
+
+
 def _check_file(out: Path, run: TrainedRun, reads: Path | None, *, force: bool) -> None:
     if out.is_dir():
         raise DataError(f"{out} is a folder; expected the name of a file in it")

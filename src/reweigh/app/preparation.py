@@ -58,6 +58,8 @@ class Prepared:
     train_rows    [n] the index of each train example in the user's data
     numbers       [n] the target of each as it was given, in a regression; else empty
     clean_rows    of each clean example, held out ones included: its file ("clean", "data") and rows
+    checked_rows  of each clean example, in that order: its row in the data, if it is there, too; else -1
+    checked_given the label it has there; -1 where it is not
     judged_on     "test", "holdout", or "" where nothing was kept for judging
     unreadable    files of the data that could not be decoded, by index
     release       frees the encoded rows in memory; they are read again when needed
@@ -69,6 +71,8 @@ class Prepared:
     train_rows: npt.NDArray[np.int64]
     numbers: npt.NDArray[np.float64]
     clean_rows: tuple[tuple[str, npt.NDArray[np.int64]], ...]
+    checked_rows: npt.NDArray[np.int64]
+    checked_given: npt.NDArray[np.int64]
     judged_on: str
     target_scale: TargetScale
     unreadable: npt.NDArray[np.int64]
@@ -87,6 +91,7 @@ def prepare(options: Options, folder: Path, *, say: Say, progress: EncodingProgr
     }
     inspected = inspected.after_encoding()
     split = _without_unreadable(split, files, say)
+    checked_rows, checked_given = _checked_in_data(split, files)
     split = _without_repeated(split, files, say)
     if len(split.train) < 10:
         raise DataError(
@@ -108,6 +113,8 @@ def prepare(options: Options, folder: Path, *, say: Say, progress: EncodingProgr
         train_rows=split.train.rows,
         numbers=split.train.labels[: 0 if split.classes else None],
         clean_rows=(("clean", split.clean.rows), ("data", split.own_clean.rows)),
+        checked_rows=checked_rows,
+        checked_given=checked_given,
         judged_on=judged_on,
         target_scale=scale,
         unreadable=np.flatnonzero(~files["data"].readable),
@@ -148,6 +155,29 @@ def _without_repeated(split: RowSplit, files: EncodedFiles, say: Say) -> RowSpli
         say(f"{int(twice.sum()):,} training rows are clean or test rows too: left out of training")
         split = replace(split, train=split.train.where(~twice))
     return split
+
+
+def _checked_in_data(
+    split: RowSplit, files: EncodedFiles
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where checked rows are in the data, and the labels they have there; -1 where nobody can tell.
+
+    Rows that the user marked or confirmed in the data itself have no other label there, or were
+    chosen for being suspicious.
+    """
+    rows = np.full(len(split.clean) + len(split.own_clean), -1)
+    given = rows.copy()
+    if not split.classes or not len(split.clean):
+        return rows, given
+    digests = files["data"].digests[split.train.rows]
+    if len(np.unique(digests)) < USUAL * len(digests):
+        return rows, given
+    place_of = {digest: place for place, digest in enumerate(digests.tolist())}
+    for checked, digest in enumerate(files["clean"].digests[split.clean.rows].tolist()):
+        if (place := place_of.get(digest)) is not None:
+            rows[checked] = split.train.rows[place]
+            given[checked] = int(split.train.labels[place])
+    return rows, given
 
 
 def _check_contradictions(

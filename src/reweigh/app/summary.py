@@ -15,7 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..audit import Ranking
-from ..runs import LabelPair, MethodComparison, Network, RunSummary, TrainingPlan, UnusedColumn
+from ..runs import (
+    LabelErrors,
+    LabelPair,
+    MethodComparison,
+    Network,
+    RunSummary,
+    TrainingPlan,
+    UnusedColumn,
+)
 from ..training import Config, Outcome
 from .advice import advise, class_weights
 from .contest import Contest
@@ -42,6 +50,7 @@ def summarise(
     ranking: Ranking,
     *,
     contest: Contest | None = None,
+    labels: LabelErrors | None = None,
 ) -> RunSummary:
     """Everything the report and the command line tell; `runs` by method, that of `plan` first."""
     outcome, ours = runs[plan.method].outcome, runs[plan.method].test
@@ -82,6 +91,7 @@ def summarise(
         judged_by="" if contest is None else contest.judged_by,
         expected=None if contest is None else float(np.nanmean(contest.honest)),
         why_chosen="" if contest is None else contest.why,
+        labels=labels,
         notes=prepared.inspected.notes,
     )
 

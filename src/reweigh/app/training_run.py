@@ -21,6 +21,8 @@ from .contest import FEWEST, Arena, Contest, names_for
 from .final_outputs import TestOutputs, TrainOutputs
 from .inspection import Say
 from .label_doubts import doubt_labels
+from .label_errors import label_errors, save_sentinels
+from .label_sources import read_sources
 from .network_candidates import NetworkRuns
 from .networks import choose_config, choose_network, make_model
 from .options import Options, flag
@@ -78,11 +80,17 @@ def run_training(options: Options, out: Path, signs: Signs) -> runs.RunSummary:
         prepared, options, rows=None if contest is None else contest.rows, say=signs.say,
         tell=partial(signs.judging, "labels"),
     )  # fmt: skip
-    write_ranking(out, prepared, ours.outcome, ranking, posterior=posterior, doubts=doubts)
-    write_voices(out, prepared, ours.outcome, ranking, plan.batch)
-    summary = summarise(
-        prepared, plan, shape, {plan.method: ours, **rivals}, ranking, contest=contest
+    sources = read_sources(prepared, options.source)
+    write_ranking(
+        out, prepared, ours.outcome, ranking, posterior=posterior, doubts=doubts, sources=sources
     )
+    write_voices(out, prepared, ours.outcome, ranking, plan.batch)
+    if doubts is not None:
+        save_sentinels(out, doubts.found.sentinels)
+    summary = summarise(
+        prepared, plan, shape, {plan.method: ours, **rivals}, ranking, contest=contest,
+        labels=None if doubts is None else label_errors(prepared, doubts, sources),
+    )  # fmt: skip
     runs.write(out / RunFile.SUMMARY, summary)
     shutil.rmtree(out / RunFile.ENCODED, ignore_errors=True)
     return summary

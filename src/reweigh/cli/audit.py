@@ -7,6 +7,21 @@ import typer
 
 app = typer.Typer(add_completion=False)
 
+SHOWN = (
+    "index", "given_label", "suggested", "probability_wrong", "probability_suggested", "flagged",
+    "suspicion",
+)  # fmt: skip
+WITHOUT = (
+    "index",
+    "given_label",
+    "suggested_label",
+    "suspicion",
+    "mean_weight",
+    "zero_share",
+    "seen",
+)
+"""Columns that are printed; all are in the file. The second where no probability is known."""
+
 
 @app.command()
 def audit(
@@ -54,7 +69,7 @@ def audit(
     Decisions made in Label Studio come back with `reweigh review RUN --import EXPORT`.
     Look through the first ones with `reweigh review RUN`.
     """
-    from ..app import read_audit_list, write_audit_list
+    from ..app import label_notes, read_audit_list, write_audit_list
     from ..errors import StorageError
 
     failure = None
@@ -69,6 +84,8 @@ def audit(
         failure = error  # a run that may only be looked at: look at it
         count, head = read_audit_list(run, head=show, false_alarms=false_alarms)
     _print(head)
+    for note in label_notes(run, false_alarms):
+        typer.echo(note)
     if failure is None:
         order = "" if form == "cleanlab" else ", most suspicious first,"
         typer.echo(f"{count:,} rows{order} in {path}")
@@ -84,10 +101,17 @@ def _print(head: list[dict[str, Any]]) -> None:
     if not head:
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in head[0]:
-        table.add_column(column, justify="left" if column.endswith("label") else "right")
+    known = head[0].get("probability_wrong") is not None
+    shown = [name for name in (SHOWN if known else WITHOUT) if name in head[0]]
+    for column in shown:
+        table.add_column(
+            column,
+            justify="left"
+            if column in ("given_label", "suggested_label", "suggested")
+            else "right",
+        )
     for entry in head:
-        table.add_row(*map(_cell, entry.values()))
+        table.add_row(*(_cell(entry[name]) for name in shown))
     Console(highlight=False, markup=False).print(table)
 
 

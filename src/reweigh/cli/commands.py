@@ -15,7 +15,8 @@ from ..errors import unknown
 
 # In the order of `reweigh --help`. To add a command: its module here, and its name.
 COMMANDS = (
-    "demo", "train", "predict", "export", "audit", "review", "reproduce", "report", "data", "bench",
+    "demo", "train", "predict", "export", "audit", "fix", "review", "reproduce", "report", "data",
+    "bench",
 )  # fmt: skip
 
 

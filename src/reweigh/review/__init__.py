@@ -8,12 +8,14 @@ Read in this order:
     review_state         the three together: where to go next, how far the review is
     imports              decisions made in another tool
     exports              corrected data, confirmed rows, the list of changes (corrections, delimited)
+    fixed_data           the folder of `reweigh fix`
     pages                addresses and what they answer (page_content, visible_text, suspect_image)
     gate                 who may ask
     serving              loopback, port, browser, Ctrl-C
 """
 
 from .exports import Exported, export_run
+from .fixed_data import write_fixed
 from .gate import Keys
 from .imports import Imported, import_answers
 from .pages import application

@@ -13,7 +13,7 @@ a file of any size takes the memory of its longest record.
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -68,7 +68,9 @@ def export(
     )
     files = corrected, confirmed_list, dropped_list, changes = exported_files(run)
     with whole_file(corrected) as stream:
-        met = _correct(run.source, suspects, corrections, stream)
+        met = correct(
+            run.source, corrections, stream, paths=lambda: _paths(suspects, corrections.changed)
+        )
     # Given numbers were rounded on the way through the model; the data have them as they are.
     exactly = met.labels if run.source.task == "regression" else given
     confirmed = {
@@ -133,12 +135,16 @@ def _is_excel(source: RunSource) -> bool:
     return source.kind != "images" and source.data.name.lower().endswith(EXCEL)
 
 
-def _correct(
-    source: RunSource, suspects: Suspects, corrections: Corrections, out: IO[bytes]
+def correct(
+    source: RunSource,
+    corrections: Corrections,
+    out: IO[bytes],
+    *,
+    paths: Callable[[], Mapping[str, int]],
 ) -> Corrected:
+    """Write the corrected data in their own form; `paths` names the images that change."""
     if source.kind == "images":
-        paths = _paths(suspects, corrections.changed)
-        return correct_listing(source, corrections, out, paths=paths)
+        return correct_listing(source, corrections, out, paths=paths())
     if _is_json_lines(source):
         return correct_json_lines(source, corrections, out)
     if _is_excel(source):

@@ -12,8 +12,9 @@ from .file_names import FINAL, RunFile
 from .json_values import Json, as_json, differences, of_json
 from .reading import TrainedRun, open_run, open_suspects, read, reading_parquet, versioned, write
 from .schema import (
-    AUDIT_COLUMNS, FALSE_ALARMS, SUSPECT_COLUMNS, VOICE_COLUMNS, Advice, CandidateFigures, EncoderState,
-    LabelPair, MethodComparison,
-    ModelDescription, Network, RunSource, RunSummary, Suspect, TrainingPlan, UnusedColumn,
-    Winner, WinnerPart, Voice,
+    AUDIT_COLUMNS, FALSE_ALARMS, SUSPECT_COLUMNS, VOICE_COLUMNS, Advice, CalibrationBin,
+    CandidateFigures,
+    ClassErrors, EncoderState, Estimate, FixSummary, LabelErrors, LabelFix, LabelPair,
+    MethodComparison, ModelDescription, Network, PairErrors, RunSource, RunSummary, SourceErrors,
+    Suspect, TrainingPlan, UnusedColumn, Voice, Winner, WinnerPart,
 )  # fmt: skip

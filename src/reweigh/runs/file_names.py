@@ -15,6 +15,7 @@ Written by `reweigh train` besides those:
     audit.parquet       every training row, ranked by suspicion         AuditRow
     suspects.parquet    the first of them, with the row itself          Suspect
     voices.parquet      checked rows that speak against and for the very first      Voice
+    sentinels.npz       checked rows under right and wrong labels, judged as train rows are
     unreadable.txt      files that could not be decoded
     stdin.csv           the rows that standard input had (or .jsonl, ...)
     encoded/            the encoded rows, while the run is not finished
@@ -30,6 +31,12 @@ Written by `reweigh audit` and `reweigh review`:
     audit.csv           the ranking as a list
     decisions.jsonl     what people decided, in that order
     confirmed.csv, dropped.csv, corrected.csv (.tsv, .parquet, .jsonl, .xlsx), changes.diff
+
+Written by `reweigh fix` into a folder of its own:
+    corrected.csv (or as above)   the data with new labels, without the rows that are set aside
+    fixes.csv           every row that changed, and why                 LabelFix
+    set_aside.csv       index of the rows that are set aside
+    fix.json            what was done, and what it is worth; written last     FixSummary
 """
 
 FINAL = "final"
@@ -46,6 +53,7 @@ class RunFile:
     PREPROCESS, PREPROCESS_ARRAYS = "preprocess.json", "preprocess.npz"
     AUDIT, SUSPECTS, UNREADABLE = "audit.parquet", "suspects.parquet", "unreadable.txt"
     VOICES = "voices.parquet"
+    SENTINELS = "sentinels.npz"
     ENCODED, COMPARE, CANDIDATES = "encoded", "compare", "candidates"
     WINNER, WINNER_ARRAYS = "winner.json", "winner.safetensors"
     SUMMARY, REPORT = "summary.json", "report.html"
@@ -56,3 +64,5 @@ class RunFile:
     CORRECTED_TEXT, CORRECTED_PARQUET = "corrected.csv", "corrected.parquet"
     CORRECTED_TABS, CORRECTED_LINES = "corrected.tsv", "corrected.jsonl"
     CORRECTED_SHEET = "corrected.xlsx"
+
+    FIX, FIXES, SET_ASIDE = "fix.json", "fixes.csv", "set_aside.csv"

@@ -1,5 +1,6 @@
 """What the files of a run folder hold. The fields are the keys of the JSON, in this order."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -205,6 +206,133 @@ class TrainingPlan:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """A share, and its 95% interval."""
+
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class ClassErrors:
+    """Of the rows given one label: how many there are, and the share of wrong ones among them."""
+
+    given: str
+    rows: int
+    wrong: Estimate
+
+
+@dataclass(frozen=True)
+class PairErrors:
+    """The share of all rows that are `true` and are called `given`."""
+
+    given: str
+    true: str
+    share: Estimate
+
+
+@dataclass(frozen=True)
+class SourceErrors:
+    """Of the labels from one source: the share of wrong ones, drawn to the others' where rows are few."""
+
+    source: str
+    rows: int
+    wrong: Estimate
+
+
+@dataclass(frozen=True)
+class CalibrationBin:
+    """Checked rows, under right and wrong labels, whose p_wrong lies in one tenth; shares by weight.
+
+    said     the mean of their p_wrong;  wrong  the share that is wrong;  weight  their part of all
+    """
+
+    said: float
+    wrong: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class LabelErrors:
+    """How many labels are wrong, and how far that is known.
+
+    checked       rows that judged;  pairs_known  whether the labels they had in the data are known
+    wrong         share of wrong labels
+    right_share   of right labels, as flags reckon with it (rather too many)
+    flagged       rows flagged at FALSE_ALARMS
+    per_class, pairs, sources    the largest first; not more than 200 each
+    calibration   by tenths of p_wrong that have sentinels
+    error         mean over rows of |said - wrong| of their tenth
+    """
+
+    checked: int
+    pairs_known: bool
+    wrong: Estimate
+    right_share: float
+    flagged: int
+    per_class: tuple[ClassErrors, ...]
+    pairs: tuple[PairErrors, ...]
+    calibration: tuple[CalibrationBin, ...]
+    error: float
+    sources: tuple[SourceErrors, ...] = ()
+
+    def needed(self, false_alarms: float) -> int:
+        """Checked rows it takes to flag all wrong labels at this rate, at least."""
+        share = max(self.wrong.share, 1e-9)
+        known_right = math.ceil(self.right_share / (false_alarms * share) - 1)
+        return math.ceil(known_right / max(1 - share, 0.05)) if self.pairs_known else known_right
+
+
+@dataclass(frozen=True)
+class FixSummary:
+    """What `reweigh fix` did (fix.json). Shares with 95% intervals, from the checked rows.
+
+    rows             labels that were judged;  kept + relabelled + set_aside of them
+    checked          labels of checked rows that were put into the data
+    right_before     share of right labels;  right_after  among those kept and relabelled
+    relabelled_right share of right ones among new labels;  false_alarms_seen  of right ones among
+                     flagged labels; both as the checked rows have them, None where none was flagged
+    model            what was fitted to the data before and after, and judged on checked rows that
+                     had no part in either: model_before, model_after (accuracy), model_gain and half its
+                     interval; None where it was not asked for
+    """
+
+    data: Path
+    corrected: str
+    false_alarms: float
+    rows: int
+    kept: int
+    relabelled: int
+    set_aside: int
+    checked: int
+    right_before: float
+    right_before_interval: tuple[float, float]
+    right_after: float
+    right_after_interval: tuple[float, float]
+    relabelled_right: Estimate | None
+    false_alarms_seen: Estimate | None
+    model: str | None = None
+    model_before: float | None = None
+    model_after: float | None = None
+    model_gain: float | None = None
+    model_gain_interval: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LabelFix:
+    """One row that is changed: to which label (None: set aside), and why."""
+
+    index: int
+    given: str
+    label: str | None
+    p_wrong: float | None
+    p_suggested: float | None
+    why: str
+
+
+@dataclass(frozen=True)
 class RunSummary:
     """The results of a finished run.
 
@@ -243,6 +371,7 @@ class RunSummary:
     judged_by: str = ""
     expected: float | None = None
     why_chosen: str = ""
+    labels: LabelErrors | None = None
     notes: tuple[str, ...] = ()
 
 

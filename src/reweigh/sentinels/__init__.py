@@ -6,14 +6,19 @@ Read in this order:
     joint        how often each class is called each name, with intervals
     suspicion    the probability that a label is wrong, calibrated by rows whose truth is known
     flags        as many labels as can be flagged at a rate of false alarms
+    repairs      keep, relabel or set aside; the share of right labels before and after
+    sources      the error rate of each annotator, rule or file, shrunk
 """
 
 from .flags import flagged_from, needed, p_values, right_share
 from .joint import Joint, estimate_joint
+from .repairs import KEEP, RELABEL, SET_ASIDE, Policy, RightLabels, right_labels
+from .sources import SourceRate, source_rates
 from .suspicion import LabelJudgement, Sentinels, Suspicion, judge_labels, suspect
 from .witnesses import Testimony, usual_witnesses
 
 __all__ = [
-    "Joint", "LabelJudgement", "Sentinels", "Suspicion", "Testimony", "estimate_joint", "flagged_from",
-    "judge_labels", "needed", "p_values", "right_share", "suspect", "usual_witnesses",
+    "KEEP", "RELABEL", "SET_ASIDE", "Joint", "LabelJudgement", "Policy", "RightLabels", "Sentinels",
+    "SourceRate", "Suspicion", "Testimony", "estimate_joint", "flagged_from", "judge_labels", "needed",
+    "p_values", "right_labels", "right_share", "source_rates", "suspect", "usual_witnesses",
 ]  # fmt: skip

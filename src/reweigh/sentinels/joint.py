@@ -10,6 +10,11 @@ near what expectation maximisation finds from p itself (candidates/posterior.py)
 
     r_g = argmin  |a_g - sum_y r(y) M_y|^2 + PULL / m_y (r(y) - em_g(y))^2 summed over y,    r >= 0, sum 1
 
+Where the given labels of the checked rows are known, too (`with_pairs`), counting is better than that: it holds
+for errors of every kind, if the checked rows were drawn at random. The share of wrong labels is then that
+of the checked rows, and errors are spread over pairs as theirs are; the estimate above is added to both, as
+PRIOR_ROWS rows and as PRIOR_ERRORS errors. Right labels are the rest of the rows called g.
+
 Intervals: the Bayesian bootstrap. Checked rows of a class get weights from a flat Dirichlet distribution,
 M and r are found anew DRAWS times; the middle 95% is the interval. Train rows are many, and taken as
 they are.
@@ -23,18 +28,21 @@ import numpy as np
 
 from ..candidates import Places, Reals, settle
 from ..rng import Draws
+from ..runs import Estimate
 
 PULL = 0.5
 DRAWS, FEWER = 200, 40
 """Bootstraps; fewer where there are more than MANY classes."""
 MANY = 20
+PRIOR_ROWS, PRIOR_ERRORS = 4.0, 30.0
 
 
 @dataclass(frozen=True, eq=False)
 class Joint:
     """shares [classes, classes] are J[y, g]; draws [b, classes, classes] the same from bootstraps.
 
-    row_weights    [b, m] the bootstraps' weights of the checked rows; of each class they sum to its size
+    row_weights    [b, m] the bootstraps' weights of the checked rows, which sum to m; those of each class
+                   to its size, unless given labels are known
     """
 
     shares: Reals
@@ -46,12 +54,12 @@ class Joint:
         """The share of wrong labels."""
         return float(1 - np.trace(self.shares))
 
-    def interval(self, given: int | None = None, true: int | None = None) -> tuple[float, float]:
-        """95% of the share of wrong labels: of all rows, of those called `given`, or of one pair."""
+    def errors(self, given: int | None = None, true: int | None = None) -> Estimate:
+        """The share of all rows that are wrong; those called `given`; those of one pair."""
         each = self._wrong(self.draws, given, true)
         low, high = np.quantile(each, [0.025, 0.975])
         found = float(self._wrong(self.shares[None], given, true)[0])
-        return min(float(low), found), max(float(high), found)
+        return Estimate(found, min(float(low), found), max(float(high), found))
 
     @staticmethod
     def _wrong(shares: Reals, given: int | None, true: int | None) -> Reals:
@@ -86,11 +94,42 @@ def estimate_joint(
     return Joint(each[0], each[1:], weights[1:])
 
 
+def with_pairs(found: Joint, given: Places, labels: Places, *, seed: int) -> Joint:
+    """The joint where `given` and true labels of checked rows [k] are known, drawn at random."""
+    m = len(labels)
+    weights = _exponential(len(found.draws), m, seed)
+    weights *= m / weights.sum(1, keepdims=True)
+    each = [
+        _counted(prior, given, labels, row_weights)
+        for row_weights, prior in zip(
+            [np.ones(m), *weights], [found.shares, *found.draws], strict=True
+        )
+    ]
+    return Joint(each[0], np.stack(each[1:]), weights)
+
+
+def _counted(prior: Reals, given: Places, labels: Places, weights: Reals) -> Reals:
+    """J from pairs of labels, by weight."""
+    called, errors = prior.sum(0), prior * (1 - np.eye(len(prior)))
+    share = (weights @ (given != labels) + PRIOR_ROWS * errors.sum()) / (len(labels) + PRIOR_ROWS)
+    spread = PRIOR_ERRORS * errors / max(errors.sum(), 1e-9)
+    wrong = given != labels
+    np.add.at(spread, (labels[wrong], given[wrong]), weights[wrong])
+    spread *= share / max(spread.sum(), 1e-9)
+    spread *= np.minimum(1, 0.98 * called / np.maximum(spread.sum(0), 1e-9))
+    shares: Reals = spread + np.diag(called - spread.sum(0))
+    return shares
+
+
+def _exponential(count: int, rows: int, seed: int) -> Reals:
+    uniform = Draws(seed, "bootstraps").uniform(count * rows).reshape(count, rows)
+    drawn: Reals = -np.log(np.maximum(uniform, 1e-12))
+    return drawn
+
+
 def _bootstraps(labels: Places, classes: int, seed: int) -> Reals:
     """[1 + b, m] weights of the checked rows: all ones first."""
-    count = DRAWS if classes <= MANY else FEWER
-    uniform = Draws(seed, "bootstraps").uniform(count * len(labels)).reshape(count, len(labels))
-    weights = -np.log(np.maximum(uniform, 1e-12))
+    weights = _exponential(DRAWS if classes <= MANY else FEWER, len(labels), seed)
     for c in range(classes):
         of_class = labels == c
         if of_class.any():

@@ -4,12 +4,17 @@ A checked row x of class y is a sentinel under every label g: right if g = y, wr
 stands for the train rows that are y and are called g, so its weight is J[y, g] / m_y (joint.py). This is
 the train set over again, as far as errors depend on the true class alone, with every truth known.
 
+Often the given label of a checked row is known as well, as it is among the data. Then the row under
+that label is a sentinel by itself, of weight n / m, and errors may depend on whatever they like; the
+sentinels above only help to fit, with SIMULATED of their weight.
+
     evidence e_w(x, g)    log of the largest p_w(c), c != g, over p_w(g): one per witness, out of fold
     evidence e_0(x, g)    logit of 1 - q(g),   q(c) proportional to p(c) J[c, g] / sum_g' J[c, g']
     probability           p_wrong = sigmoid(b + sum_w beta_w e_w)
     fitted                on the sentinels, by weight; penalty PENALTY / 2 |beta - (1, 0, 0, ...)|^2:
                           the posterior e_0 is believed until checked rows say otherwise
-    suggestion            the c != g with the largest q(c);  its probability p_wrong q(c) / (1 - q(g))
+    suggestion            the c != g with the largest q(c);  its probability p_wrong sigmoid(a + d l), l the
+                          logit of q(c) / (1 - q(g)); a and d are fitted to the sentinels that are wrong
 
 Nobody judges itself. Rows are dealt into parts; witnesses and the fit that judge a part have not seen it,
 neither its train rows nor its checked rows. So a train row with a right label and a sentinel under its
@@ -18,15 +23,17 @@ own label are treated alike, which flags.py needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ..candidates import Places, PlainData, Reals, deal
 from ..rng import Draws
+from ..runs import Estimate
 from .flags import flagged_from, p_values, rate_at, right_share
-from .joint import Joint, estimate_joint
+from .joint import Joint, estimate_joint, with_pairs
 from .witnesses import Testimony, hear, usual_witnesses
 
 PENALTY = 1.0
@@ -34,6 +41,11 @@ FARTHEST = 8.0
 PARTS = 5
 MOST_LABELS = 20
 """A sentinel has its own label, and the likeliest others of its class."""
+FEWEST_PAIRS, SIMULATED = 20, 0.25
+FLOOR = 0.5
+MOST_DRAWN = 2_000_000
+"""Numbers kept for intervals."""
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +68,7 @@ class Sentinels:
     """Rows whose truth is known, [s] each: `row` of the checked ones, its class, a label, a weight.
 
     Of each checked row of class y, the weights under all labels sum to (train rows that are y) / m_y.
+    draws [b, s] are the weights in bootstraps of the checked rows.
     """
 
     row: Places
@@ -63,6 +76,15 @@ class Sentinels:
     label: Places
     weight: Reals
     judged: LabelJudgement
+    draws: Reals
+
+    def share(self, values: Reals, among: Reals | None = None) -> Estimate:
+        """sum of values / sum of `among` (all) over sentinels by weight, with a 95% interval."""
+        among = np.ones(len(values)) if among is None else among
+        each = (self.draws @ values) / np.maximum(self.draws @ among, 1e-9)
+        found = float(self.weight @ values / max(float(self.weight @ among), 1e-9))
+        low, high = np.quantile(each, [0.025, 0.975])
+        return Estimate(found, min(float(low), found), max(float(high), found))
 
     @property
     def wrong(self) -> Reals:
@@ -72,12 +94,17 @@ class Sentinels:
 
 @dataclass(frozen=True, eq=False)
 class Suspicion:
-    """Of the train rows, of the sentinels, and of all of them together."""
+    """Of the train rows, of the sentinels, and of all of them together.
+
+    right_share    the share of right labels that flags reckon with
+    by_pairs       whether given labels of checked rows were known
+    """
 
     train: LabelJudgement
     sentinels: Sentinels
     joint: Joint
     right_share: float
+    by_pairs: bool
 
 
 def suspect(
@@ -85,9 +112,10 @@ def suspect(
     *,
     trees: bool,
     seed: int,
+    checked_given: Places | None = None,
     tell: Callable[[int, int], None] = lambda done, total: None,
 ) -> Suspicion:
-    """Judge every train row; two checked rows of a class and more."""
+    """Judge every train row; `checked_given` [m] are labels that checked rows were given, -1 if unknown."""
     m = len(data.labels)
     parts = max(2, min(PARTS, m // 2))
     folds = np.empty(m, dtype=np.int64)
@@ -95,41 +123,132 @@ def suspect(
         folds[places] = part
     train_folds = Draws(seed, "train parts").permutation(len(data.given)) % parts
     said = hear(data, usual_witnesses(trees=trees), folds, train_folds, tell=tell)
-    return judge_labels(data.given, data.labels, said, seed=seed)
+    return judge_labels(data.given, data.labels, said, seed=seed, checked_given=checked_given)
 
 
-def judge_labels(given: Places, labels: Places, said: Testimony, *, seed: int) -> Suspicion:
-    """From what the witnesses said to probabilities and flags."""
+def judge_labels(
+    given: Places,
+    labels: Places,
+    said: Testimony,
+    *,
+    seed: int,
+    checked_given: Places | None = None,
+) -> Suspicion:
+    """From what the witnesses said to probabilities and flags; `checked_given` [m] is -1 if unknown."""
     p, p_checked = said.truth()
     shares = estimate_joint(p, given, p_checked, labels, seed=seed)
-    row, label, weight = _sentinel_labels(shares.shares, labels, len(given))
+    if checked_given is None:
+        checked_given = np.full(len(labels), -1)
+    known = np.flatnonzero(checked_given >= 0)
+    by_pairs = len(known) >= FEWEST_PAIRS
+    if by_pairs:
+        row, label = known, checked_given[known]
+        shares = with_pairs(shares, label, labels[known], seed=seed)
+        weight = np.full(len(known), len(given) / len(known))
+    else:
+        row, label, weight = _sentinel_labels(shares.shares, labels, len(given))
     transition = shares.shares + 1e-6
     transition = transition / transition.sum(1, keepdims=True)
-    of_train = _Evidence.of(said.train, p, transition, np.arange(len(given)), given)
-    of_sentinels = _Evidence.of(said.checked, p_checked, transition, row, label)
-    wrong = (label != labels[row]).astype(np.float64)
-    p_train, p_sentinels = np.empty(len(given)), np.empty(len(row))
+    train = _Evidence.of(said.train, p, transition, np.arange(len(given)), given)
+    sentinels = _Evidence.of(said.checked, p_checked, transition, row, label)
+    learnt = [_Known(sentinels, row, label, weight)]
+    if by_pairs:
+        extra, name, counts = _sentinel_labels(shares.shares, labels, len(given))
+        evidence = _Evidence.of(said.checked, p_checked, transition, extra, name)
+        learnt.append(_Known(evidence, extra, name, SIMULATED * counts))
+    p_train, p_sentinels = np.empty((len(given), 2)), np.empty((len(row), 2))
     for part in range(int(said.folds.max()) + 1):
-        seen = said.folds[row] != part
-        scale = len(labels) / weight.sum()
-        fitted = fit_logistic(of_sentinels.values[seen], wrong[seen], weight[seen] * scale)
-        here, there = said.train_folds == part, ~seen
-        p_train[here] = _probability(of_train.values[here], fitted)
-        p_sentinels[there] = _probability(of_sentinels.values[there], fitted)
-    right = wrong == 0
-    # A row with a right label stands for itself among those known to be right of its class.
-    of_class = np.zeros(len(shares.shares))
-    of_class[label[right]] = weight[right]
-    against = (p_sentinels[right], weight[right])
-    values = p_values(p_train, of_class[given], *against)
+        fitted = _Fitted.of(learnt, labels, said.folds != part)
+        here, there = said.train_folds == part, said.folds[row] == part
+        p_train[here] = fitted.judge(train, here)
+        p_sentinels[there] = fitted.judge(sentinels, there)
+    right = label == labels[row]
+    counts = _right_counts(shares, given, label[right], weight[right], by_pairs=by_pairs)
+    against = (p_sentinels[right, 0], counts[label[right]])
+    values = p_values(p_train[:, 0], counts[given], *against)
     share = right_share(values)
     rates = flagged_from(values, share)
-    sentinel_values = p_values(p_sentinels, of_class[label], *against)
-    sentinel_rates = rate_at(values, rates, sentinel_values)
-    sentinels = Sentinels(
-        row, labels[row], label, weight, of_sentinels.judged(p_sentinels, sentinel_rates)
+    sentinel_rates = rate_at(values, rates, p_values(p_sentinels[:, 0], counts[label], *against))
+    judged = sentinels.judged(p_sentinels, sentinel_rates)
+    draws = _drawn(shares, row, labels[row], label, weight, by_pairs=by_pairs)
+    return Suspicion(
+        train.judged(p_train, rates),
+        Sentinels(row, labels[row], label, weight, judged, draws),
+        shares,
+        share,
+        by_pairs,
     )
-    return Suspicion(of_train.judged(p_train, rates), sentinels, shares, share)
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """Sentinels to learn from."""
+
+    evidence: _Evidence
+    row: Places
+    label: Places
+    weight: Reals
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """Coefficients of p_wrong, and of the suggestion's part of it."""
+
+    wrong: Reals
+    suggestion: Reals
+
+    @classmethod
+    def of(cls, learnt: Sequence[_Known], labels: Places, seen: Flags) -> _Fitted:
+        """Fitted to the sentinels of checked rows that are `seen`."""
+        evidence = np.concatenate([each.evidence.values[seen[each.row]] for each in learnt])
+        logits = np.concatenate([each.evidence.logits[seen[each.row]] for each in learnt])
+        top = np.concatenate([each.evidence.suggested[seen[each.row]] for each in learnt])
+        truth = np.concatenate([labels[each.row][seen[each.row]] for each in learnt])
+        label = np.concatenate([each.label[seen[each.row]] for each in learnt])
+        weight = np.concatenate([each.weight[seen[each.row]] for each in learnt])
+        weight = weight * len(np.unique(learnt[0].row)) / learnt[0].weight.sum()
+        wrong = (label != truth).astype(np.float64)
+        hit = (top == truth).astype(np.float64)
+        return cls(
+            fit_logistic(evidence, wrong, weight),
+            fit_logistic(logits[:, None], hit, weight * wrong),
+        )
+
+    def judge(self, evidence: _Evidence, rows: Flags) -> Reals:
+        """[k, 2] p_wrong and p_suggested."""
+        p_wrong = _probability(evidence.values[rows], self.wrong)
+        part = _probability(evidence.logits[rows, None], self.suggestion)
+        return np.stack([p_wrong, p_wrong * part], axis=1)
+
+
+def _drawn(
+    shares: Joint, row: Places, true: Places, label: Places, weight: Reals, *, by_pairs: bool
+) -> Reals:
+    """[b, s] the weights of sentinels in each bootstrap."""
+    most = max(2, MOST_DRAWN // len(row))
+    of_rows = shares.row_weights[:most]
+    if by_pairs:  # one sentinel per row, in the order of the rows that were drawn
+        return np.asarray(weight * of_rows)
+    now = shares.draws[:most, true, label] / np.maximum(shares.shares[true, label], 1e-12)
+    return np.asarray(weight * now * of_rows[:, row])
+
+
+def _right_counts(
+    shares: Joint, given: Places, label: Places, weight: Reals, *, by_pairs: bool
+) -> Reals:
+    """[classes] how many train rows a known-right sentinel of each class stands for, rather too many.
+
+    Too few would make a class look wrong as a whole: if few of its checked rows are known, its share of
+    right labels is uncertain. So it is the upper end of its interval, and not under FLOOR of the share
+    of right labels among all rows.
+    """
+    classes = len(shares.shares)
+    if by_pairs:
+        return np.full(classes, weight[0] if len(weight) else 1.0)
+    called, checked = np.bincount(given, minlength=classes), np.bincount(label, minlength=classes)
+    upper = np.quantile(np.diagonal(shares.draws, axis1=1, axis2=2), 0.975, axis=0) * len(given)
+    counts: Reals = np.maximum(upper, FLOOR * (1 - shares.wrong) * called) / np.maximum(checked, 1)
+    return counts
 
 
 def _sentinel_labels(shares: Reals, labels: Places, rows: int) -> tuple[Places, Places, Reals]:
@@ -145,33 +264,34 @@ def _sentinel_labels(shares: Reals, labels: Places, rows: int) -> tuple[Places, 
 
 @dataclass(frozen=True, eq=False)
 class _Evidence:
-    """values [k, 1 + witnesses]: e_0 first; q [k, classes] without the label itself, which has 0."""
+    """values [k, 1 + witnesses]: e_0 first; the likeliest other class, and the logit of its part."""
 
     values: Reals
-    others: Reals
+    suggested: Places
+    logits: Reals
 
     @classmethod
     def of(
-        cls, said: object, p: Reals, transition: Reals, rows: Places, labels: Places
+        cls, said: Mapping[str, Reals], p: Reals, transition: Reals, rows: Places, labels: Places
     ) -> _Evidence:
         each = np.arange(len(rows))
         joint_p = np.maximum(p[rows], 1e-9) * transition[:, labels].T
         q = joint_p / joint_p.sum(1, keepdims=True)
         own = q[each, labels].copy()
         columns = [_clipped(np.log(np.maximum(1 - own, 1e-9)) - np.log(np.maximum(own, 1e-9)))]
-        for probabilities in said.values():  # type: ignore[attr-defined]
+        for probabilities in said.values():
             logs = np.log(np.maximum(probabilities[rows], 1e-9))
             of_label = logs[each, labels].copy()
             logs[each, labels] = -np.inf
             columns.append(_clipped(logs.max(1) - of_label))
         q[each, labels] = 0
-        return cls(np.stack(columns, axis=1), q / np.maximum(q.sum(1, keepdims=True), 1e-12))
+        suggested = q.argmax(1)
+        part = np.clip(q[each, suggested] / np.maximum(q.sum(1), 1e-12), 1e-6, 1 - 1e-6)
+        return cls(np.stack(columns, axis=1), suggested, np.log(part / (1 - part)))
 
-    def judged(self, p_wrong: Reals, rates: Reals) -> LabelJudgement:
-        """With probabilities of being wrong, and rates."""
-        suggested = self.others.argmax(1)
-        of_it = self.others[np.arange(len(suggested)), suggested]
-        return LabelJudgement(p_wrong, suggested, p_wrong * of_it, rates)
+    def judged(self, p: Reals, rates: Reals) -> LabelJudgement:
+        """With p_wrong and p_suggested [k, 2], and rates."""
+        return LabelJudgement(p[:, 0], self.suggested, p[:, 1], rates)
 
 
 def _clipped(values: Reals) -> Reals:

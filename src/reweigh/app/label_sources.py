@@ -1,0 +1,38 @@
+"""Where each label comes from: the cells of the column --source (an annotator, a rule, a batch, a file)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..candidates import Places
+from ..tables import ImageFolder, words
+from .preparation import Prepared
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSources:
+    """Of each train row [n] the place of its source in `names`; -1 where the cell is empty."""
+
+    codes: Places
+    names: tuple[str, ...]
+
+    def of(self, rows: Places) -> list[str | None]:
+        """The sources of the train rows at `rows`."""
+        return [self.names[code] if code >= 0 else None for code in self.codes[rows].tolist()]
+
+
+def read_sources(prepared: Prepared, column: str | None) -> LabelSources | None:
+    """Read once more from the data; None without a column."""
+    if column is None:
+        return None
+    files = prepared.inspected.sources["data"].files
+    assert not isinstance(files, ImageFolder), "refused for images"
+    known: dict[str, int] = {}
+    codes = [
+        -1 if cell is None or not cell.strip() else known.setdefault(cell.strip(), len(known))
+        for piece in files.pieces([column])
+        for cell in words(piece.column(column)).to_pylist()
+    ]
+    return LabelSources(np.array(codes, dtype=np.int64)[prepared.train_rows], tuple(known))

@@ -1,0 +1,107 @@
+"""Decisions on labels, error rates of sources, and pairs of given and true labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from reweigh.candidates import PlainData
+from reweigh.sentinels import (
+    KEEP,
+    RELABEL,
+    SET_ASIDE,
+    LabelJudgement,
+    Policy,
+    right_labels,
+    source_rates,
+    suspect,
+)
+
+
+def test_decisions_by_their_definition():
+    p_suggested = np.array([0.99, 0.95, 0.80, 0.30, 0.99])
+    rates = np.array([0.01, 0.01, 0.05, 0.05, 0.50])
+    judged = LabelJudgement(np.ones(5), np.zeros(5, int), p_suggested, rates)
+    # (.99 + .95 + .80) / 3 = .913 is enough at .1, with .30 it is not; the last is not flagged.
+    actions = Policy.of(judged, 0.1).actions(judged)
+    assert actions.tolist() == [RELABEL, RELABEL, RELABEL, SET_ASIDE, KEEP]
+    assert Policy.of(judged, 0.001).actions(judged).tolist() == [KEEP] * 5
+
+
+def where_it_is_hard(seed, *, rows=900, checked=150):
+    """Two classes; labels are wrong where a row lies near the other class. Checked rows have labels, too."""
+    draw = np.random.default_rng(seed)
+    truth = draw.integers(0, 2, rows + checked)
+    x = draw.normal(size=(rows + checked, 3))
+    x[:, 0] += np.where(truth == 1, 1.5, -1.5)
+    near = np.abs(x[:, 0]) < 1.2
+    given = np.where(near & (draw.random(len(x)) < 0.6), 1 - truth, truth)
+    features = {"train": x[:rows].astype(np.float32), "checked": x[rows:].astype(np.float32)}
+    return PlainData(features, given[:rows], truth[rows:], 2), truth[:rows], given[rows:]
+
+
+@pytest.fixture(scope="module")
+def hard():
+    found = []
+    for seed in range(8):
+        data, truth, given = where_it_is_hard(seed)
+        both = [suspect(data, trees=False, seed=seed, checked_given=g) for g in (given, None)]
+        found.append((data, truth, *both))
+    return found
+
+
+def test_known_pairs_count_errors_that_depend_on_the_row(hard):
+    """Without given labels such errors cannot be counted, and with them they are."""
+    inside, off, off_without = 0, [], []
+    for data, truth, with_pairs, without in hard:
+        share = np.mean(data.given != truth)
+        found = with_pairs.joint.errors()
+        inside += found.low < share < found.high
+        off.append(found.share - share)
+        off_without.append(without.joint.errors().share - share)
+    assert inside >= 6  # of 8
+    assert abs(np.mean(off)) < 0.03
+    assert np.mean(off_without) < -0.05
+
+
+def test_flags_hold_their_rate_where_errors_depend_on_the_row(hard):
+    shares = []
+    for data, truth, with_pairs, _ in hard:
+        flagged = with_pairs.train.flagged_from <= 0.3
+        shares.append((flagged & (data.given == truth)).sum() / max(1, flagged.sum()))
+    assert np.mean(shares) < 0.3 + 2 * np.std(shares) / np.sqrt(len(shares))
+
+
+def test_right_labels_before_and_after_are_within_their_intervals(hard):
+    before, after = 0, 0
+    for data, truth, with_pairs, _ in hard:
+        policy = Policy.of(with_pairs.train, 0.3)
+        said = right_labels(with_pairs.sentinels, policy)
+        actions = policy.actions(with_pairs.train)
+        labels = np.where(actions == RELABEL, with_pairs.train.suggested, data.given)
+        kept = actions != SET_ASIDE
+        before += said.before.low < np.mean(data.given == truth) < said.before.high
+        after += said.after.low < np.mean((labels == truth)[kept]) < said.after.high
+    assert before >= 6
+    assert after >= 6
+
+
+def test_error_rates_of_sources_are_shrunk_and_cover():
+    """Rates of 60 sources from Beta(2, 8): nearer to the truth than the own ones, within the intervals."""
+    draw = np.random.default_rng(0)
+    true, rows = draw.beta(2, 8, 60), draw.integers(3, 120, 60)
+    source = np.repeat(np.arange(60), rows)
+    wrong = (draw.random(len(source)) < true[source]).astype(float)
+    found = source_rates(wrong, source, 60)
+    assert (found.rows == rows).all()
+    np.testing.assert_allclose(found.own, np.bincount(source, wrong) / rows)
+    assert np.mean((found.rate - true) ** 2) < 0.8 * np.mean((found.own - true) ** 2)
+    assert np.mean((found.low <= true) & (true <= found.high)) > 0.88
+
+
+def test_sources_that_do_not_differ_have_one_rate():
+    draw = np.random.default_rng(1)
+    source = np.repeat(np.arange(30), 40)
+    wrong = (draw.random(1200) < 0.2).astype(float)
+    found = source_rates(wrong, source, 30)
+    assert np.ptp(found.rate) < 0.4 * np.ptp(found.own)

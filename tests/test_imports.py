@@ -50,6 +50,7 @@ IMPORTS = {
         "training",
         "optional",
         "text",
+        "templates",
     },
     "experiments": {
         "audit",

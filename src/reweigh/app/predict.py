@@ -17,7 +17,7 @@ from torch import nn
 from .. import tables
 from ..data import BatchOptions, Part, Scaling
 from ..encoders import ImageEncoder, TableEncoder, text_of
-from ..errors import DataError
+from ..errors import DataError, ReweighError
 from ..exchange import write_rows
 from ..runs import ModelDescription, RunFile, TrainedRun, open_run, read
 from ..training import read_model
@@ -26,6 +26,7 @@ from .exported_module import ClassNetwork, NumberNetwork, exported_parts
 from .final_outputs import outputs
 from .inspection import Encoder
 from .networks import make_model
+from .notebook_view import described, notebook_view
 from .output_files import check_output
 from .winner_file import load_winner
 
@@ -51,6 +52,17 @@ class Predictor:
             except RuntimeError as error:
                 raise DataError(f"{run.path}: the model does not fit its description") from error
             self._model.eval()
+
+    def __repr__(self) -> str:
+        try:
+            said = described(self.run.summary())
+        except ReweighError:
+            said = "its summary is damaged"
+        return f"<Predictor of {self.run.path}: {said}>"
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: figures, candidates, suspects."""
+        return notebook_view(self.run)
 
     def predict(self, data: Any) -> npt.NDArray[Any]:
         """[n] class names, or numbers in a regression."""

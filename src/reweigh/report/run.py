@@ -4,8 +4,6 @@ Everything that came from the user's files (labels, cells, texts, names) is esca
 pictures are decoded and drawn anew, never copied.
 """
 
-import base64
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from pathlib import Path
 from ..files import write_whole
 from ..results import Json
 from ..runs import RunFile, RunSource, RunSummary, Suspect, Voice, open_run
-from ..tables import image_at
+from ..tables import thumbnail
 from .figures import MUTED, OURS, PLAIN, panel
 from .page import render as render_page
 
@@ -139,7 +137,7 @@ def _card(
     against = [voice for voice in voices if voice.product < 0][:VOICES]
     heard = tuple(_voice(source, voice, hidden) for voice in against)
     if source.kind == "images":
-        return SuspectCard(suspect, heard, picture=_picture(source.data, suspect.example))
+        return SuspectCard(suspect, heard, picture=thumbnail(source.data, suspect.example))
     if source.kind == "text":
         return SuspectCard(suspect, heard, text=_shortened(suspect.example, TEXT))
     shown = _cells(suspect.example, hidden)
@@ -149,7 +147,7 @@ def _card(
 def _voice(source: RunSource, voice: Voice, hidden: set[str]) -> VoiceCard:
     if source.kind == "images":
         folder = source.data if voice.file == "data" else source.clean
-        picture = None if folder is None else _picture(folder, voice.example)
+        picture = None if folder is None else thumbnail(folder, voice.example)
         return VoiceCard(voice.label, picture, "")
     if source.kind == "text":
         return VoiceCard(voice.label, None, _shortened(voice.example, HEARD))
@@ -176,23 +174,3 @@ def _rounded(cell: str) -> str:
 
 def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _picture(data: Path, name: str) -> str | None:
-    """A thumbnail as a data address; None if the file is gone or lies outside the data."""
-    from PIL import Image, ImageOps
-
-    file = image_at(data, name)
-    if file is None:
-        return None
-    try:
-        opened = file.open("rb") if isinstance(file, Path) else file.open()
-        with opened as stream, Image.open(stream) as image:
-            small = ImageOps.exif_transpose(image).convert("RGB")
-            small.thumbnail((128, 128))
-    except Exception:  # Pillow's decoders raise whatever a broken file leads them to
-        return None
-    packed = io.BytesIO()
-    kind = "png" if small.width < 64 else "jpeg"
-    small.save(packed, format=kind, quality=80)
-    return f"data:image/{kind};base64," + base64.b64encode(packed.getvalue()).decode()

@@ -20,6 +20,7 @@ from .images import (
     ImageFile, ImageFolder, ZippedImage, image_at, image_pieces, is_image_archive, list_images, open_image,
     open_images,
 )  # fmt: skip
+from .thumbnail import thumbnail
 from .labels import Codes, GivenLabels, LabelScan, decide_task
 from .decimals import with_points
 from .excel import ENDINGS as EXCEL

@@ -33,6 +33,13 @@ class CellStore:
         complete = text[: text.rfind("\n") + 1]  # a cut can leave half a last line
         return {self.key(row): row for row in map(json.loads, complete.splitlines())}
 
+    def append(self, rows: Sequence[Row]) -> None:
+        """Add finished cells."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._drop_half_a_line()
+        with self.path.open("a") as file:
+            file.write("".join(json.dumps(row) + "\n" for row in rows))
+
     def run_missing(self, cells: Sequence[Row], run: Callable[[Row], Row], *, jobs: int) -> None:
         done = self.rows()
         todo = [cell for cell in cells if self.key(cell) not in done]

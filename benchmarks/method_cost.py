@@ -1,6 +1,7 @@
 """What a step of each method costs, as a ratio to a plain one: results/methods/cost.json.
 
     python benchmarks/method_cost.py [--models lenet,resnet20] [--rounds 5] [--out FILE]
+    python benchmarks/method_cost.py --methods reweigh_hedged      # one more, beside plain; the others stay
 
 All methods take turns in one process, in processor time on one thread; ratios of medians. Train and
 clean batches have 100 examples. A step at which MentorNet's mentor learns is timed by itself and
@@ -65,16 +66,17 @@ class Contestant:
         return time.process_time() - start
 
 
-def ratios(architecture: str, rounds: int) -> dict[str, float]:
+def ratios(architecture: str, rounds: int, names: list[str]) -> dict[str, float]:
     """Each method's step in plain steps."""
-    contestants = {name: Contestant(name, architecture) for name in methods.METHODS}
+    contestants = {name: Contestant(name, architecture) for name in ("uniform", *names)}
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(1, rounds + 3):
         for name, contestant in contestants.items():
             times[name].append(contestant.step(number))
     medians = {name: statistics.median(seen[2:]) for name, seen in times.items()}  # 2 to warm up
-    lesson = statistics.median(contestants["mentornet"].step(k * EPOCH) for k in (1, 2, 3))
-    medians["mentornet"] = (medians["mentornet"] * (EPOCH - 1) + lesson) / EPOCH
+    if "mentornet" in names:
+        lesson = statistics.median(contestants["mentornet"].step(k * EPOCH) for k in (1, 2, 3))
+        medians["mentornet"] = (medians["mentornet"] * (EPOCH - 1) + lesson) / EPOCH
     return {name: round(value / medians["uniform"], 2) for name, value in medians.items()}
 
 
@@ -83,9 +85,15 @@ def main() -> None:
     parser.add_argument("--models", default="lenet,resnet20")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--methods", nargs="+", help="only these; the others' costs are kept")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    costs_of = {name: ratios(name, options.rounds) for name in options.models.split(",")}
+    names = options.methods or list(methods.METHODS)
+    kept = json.loads(options.out.read_text())["plain_steps"] if options.methods else {}
+    costs_of = {
+        name: {**kept.get(name, {}), **ratios(name, options.rounds, names)}
+        for name in options.models.split(",")
+    }
     document = {
         "command": f"python benchmarks/method_cost.py --models {options.models} --rounds {options.rounds}",
         "machine": platform.machine(),

@@ -46,7 +46,8 @@ def test_a_run_goes_on_to_the_bit(name, kind):
 
 
 REMEMBERS = {
-    "mentornet", "mentornet_predefined", "meta_weight_net", "reweigh", "reweigh_bootstrap", "glc",
+    "mentornet", "mentornet_predefined", "meta_weight_net", "reweigh", "reweigh_bootstrap", "reweigh_hedged",
+    "glc",
 }  # fmt: skip
 
 

@@ -21,6 +21,12 @@ def with_clean(method: Method) -> Method:
             f"twice a step; expected one process, or {method.name!r} alone"
         )
 
+    if method.name == "reweigh_hedged":
+        raise SettingError(
+            "'reweigh_hedged+clean' would learn the clean rows that judge it; expected "
+            "'reweigh_hedged', or 'reweigh_hedged+ft', which learns them afterwards"
+        )
+
     def weigh(view: View, loss: Loss) -> Weighed:
         weighed = method.weigh(view, loss)
         clean = loss(view.model, view.clean).mean()

@@ -14,6 +14,8 @@ Shu, Xie, Yi, Zhao, Zhou, Xu, Meng: Meta-Weight-Net: Learning an Explicit Mappin
 Weighting, 2019.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -101,7 +103,7 @@ class _Called(nn.Module):
 
 
 def evaluate_at(
-    parameters: dict[str, Tensor], model: nn.Module, loss: Loss, batch: Batch
+    parameters: Mapping[str, Tensor], model: nn.Module, loss: Loss, batch: Batch
 ) -> Tensor:
     """The losses of `batch` with other parameters; running averages and generators do not change."""
     # The pass writes into copies of the buffers. Writing and restoring the originals would change

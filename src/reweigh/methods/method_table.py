@@ -20,6 +20,7 @@ from .focal import focal
 from .gce import gce
 from .glc import glc
 from .hard_mining import hard_mining
+from .hedged import reweigh_hedged
 from .mentornet import mentornet
 from .mentornet_predefined import mentornet_predefined
 from .meta_weight_net import meta_weight_net
@@ -83,6 +84,8 @@ _ROWS = (
     Entry(reweigh_literal, "Ours without a safeguard: the paper's rule to the letter.", "2.5 to 3", ("clean",)),
     Entry(reweigh_bootstrap, "Ours, with the model's own label as a second candidate for each example.",
           "2.5 to 3", ("classes", "clean")),
+    Entry(reweigh_hedged, "Ours, mixed with plain training as far as clean rows that do not weigh advise it.",
+          "4 to 5", ("clean",), shares=False),
     Entry(focal, "Cross-entropy that counts less where the model is already sure.", "1", ("classes",)),
     Entry(self_paced, "Easy examples first, in the end all of them.", "1"),
     Entry(glc, "A loss corrected by label transitions measured on the clean set.",

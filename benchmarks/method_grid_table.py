@@ -1,0 +1,5 @@
+FIELDS = ("data", "noise", "rate", "clean", "seed", "method")
+
+
+def table(rows):
+    return ""

@@ -47,9 +47,9 @@ IMPORTS = {
         "runs",
         "sentinels",
         "tables",
+        "text",
         "training",
         "optional",
-        "text",
         "templates",
     },
     "experiments": {

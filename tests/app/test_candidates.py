@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 import reweigh
 from reweigh.app import Options, Signs, contest, train
@@ -201,3 +203,46 @@ def test_a_damaged_winner_is_an_error_with_a_name(tmp_path):
     path.unlink()
     with pytest.raises(DataError, match="there is no"):
         reweigh.load(tmp_path / "run")
+
+
+def test_a_regression_has_candidates(tmp_path):
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(300, 2))
+    y = 100 + 20 * x[:, 0] - 10 * x[:, 1] + draw.normal(0, 1, 300)
+    frame = pd.DataFrame(
+        {"a": x[:, 0], "b": x[:, 1], "price": np.where(np.arange(300) % 4, y, y + 90)}
+    )
+    frame[:200].to_csv(tmp_path / "rows.csv", index=False)
+    frame.assign(price=y)[200:240].to_csv(tmp_path / "checked.csv", index=False)
+    new = frame.assign(price=y)[240:]
+    asked = {"data": tmp_path / "rows.csv", "clean": tmp_path / "checked.csv", "target": "price"}
+    summary = train(Options(**asked, steps=40), tmp_path / "run")
+    errors = {each["name"]: each["error"] for each in summary["candidates"]}
+    assert {
+        "blend",
+        "reweigh",
+        "fine_tuned",
+        "linear_checked",
+        "forest_pruned",
+        "boosting_weighted",
+    } <= set(errors)
+    assert errors["linear_pruned"] < errors["linear_weighted"] < errors["linear_all"]
+    predictor = reweigh.load(tmp_path / "run")
+    predicted = predictor.predict(new)
+    exported = predictor.module()(torch.from_numpy(predictor.encoded(new)))
+    assert exported.detach().numpy() == pytest.approx(predicted, rel=1e-4)
+    off = np.abs(predicted - new["price"]).mean()
+    assert off < 3
+    assert summary["judged_on"] == "checked"
+    assert summary["figure"] == pytest.approx(summary["expected"])
+    assert summary["figure"] == pytest.approx(off, abs=1.5)
+    assert "root mean square" in summary["why_chosen"]
+    assert "Error, root mean square" in render(tmp_path / "run")
+    new.to_csv(tmp_path / "test.csv", index=False)
+    one = train(
+        Options(**asked, test=tmp_path / "test.csv", steps=5, method="boosting_pruned"),
+        tmp_path / "one",
+    )
+    off = reweigh.load(tmp_path / "one").predict(new) - new["price"]
+    assert one["figure"] == pytest.approx(np.abs(off).mean(), rel=1e-3)
+    assert one["candidates"][0]["error"] == pytest.approx(np.sqrt(np.mean(off**2)), rel=1e-3)

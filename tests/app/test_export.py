@@ -34,7 +34,7 @@ def here(tmp_path_factory):
         texts(rows, rows)[0].to_csv(folder / f"{name}.csv", index=False)
     files = {"data": folder / "rows.csv", "clean": folder / "checked.csv", "hidden": 4, **QUICK}
     train(Options(**files, target="label", method="reweigh"), folder / "network")
-    train(Options(**files, target="length"), folder / "numbers")
+    train(Options(**files, target="length", method="reweigh"), folder / "numbers")
     train(Options(**files, target="label", method="boosting_all"), folder / "trees")
     pictures = {"data": folder / "photos", "clean": folder / "checked", "image_size": 8, **QUICK}
     train(Options(**pictures, method="reweigh"), folder / "images")

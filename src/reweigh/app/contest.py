@@ -36,8 +36,9 @@ from ..training import Config
 from .inspection import Say
 from .network_candidates import TITLES, NetworkCandidate, NetworkModel, NetworkRuns
 from .options import Options
-from .plain_rows import PlainRows, plain_rows
+from .plain_rows import PlainRows, as_labels, plain_rows
 from .preparation import Prepared
+from .verdicts import Verdicts
 from .why_chosen import why_chosen
 from .winner_file import KeptPart, save_winner
 
@@ -60,7 +61,8 @@ class Contest:
     figures      of all candidates, the best first
     judged_by    "cross-validation" or "test"; `rows` that judged, and what they say of the choice:
     honest       [rows] right or not, by a choice in which the row had no part
-    test_right   [test rows] right or not, by the winner; empty if nothing is kept for judging
+    test_right   [test rows] right or not, by the winner; empty if nothing is kept for judging.
+                 Both are absolute errors in a regression
     posterior    [train rows] of the given label; NaN where unknown
     rows         as plain models take them
     """
@@ -80,7 +82,7 @@ class _Judges:
     """Labels of the rows that judge, and how they are dealt into parts."""
 
     by: str
-    labels: all_candidates.Places
+    labels: all_candidates.Labels
     folds: Sequence[Folds]
 
 
@@ -101,21 +103,28 @@ class Arena:
         of_networks: list[Candidate] = [NetworkCandidate(name, networks) for name in TITLES]
         names, self.plan = names_for(prepared, options), networks.plan
         self.blends = options.model is None  # a network of the user's own is one network
-        of_plain = all_candidates.plain_candidates(
-            self.rows.data, trees=prepared.inspected.kind == "table", seed=options.seed
+        make = (
+            all_candidates.plain_candidates
+            if prepared.classes
+            else all_candidates.number_candidates
         )
+        trees = prepared.inspected.kind == "table"
+        of_plain = make(self.rows.data, trees=trees, seed=options.seed)
         known = {c.name: c for c in [*of_networks, *of_plain]}
         self.candidates: dict[str, Candidate] = {name: known[name] for name in names}
         self.judges = self._judges(options)
+        self.verdicts = Verdicts(
+            self.judges.labels, prepared.classes, prepared.target_scale.scale, self.judges.by
+        )
 
     def _judges(self, options: Options) -> _Judges:
         task = self.prepared.task
         if self.prepared.judged_on == "test":
-            labels = task.test.targets.numpy()
+            labels = as_labels(task.test.targets)
             return _Judges(
                 "test", labels, all_candidates.deal(labels, parts=2, repeats=1, seed=options.seed)
             )
-        labels = task.clean.targets.numpy()
+        labels = as_labels(task.clean.targets)
         folds = all_candidates.usual_folds(labels, seed=options.seed)
         return _Judges("cross-validation", labels, folds)
 
@@ -137,12 +146,13 @@ class Arena:
         }
         parts = [self._kept(each, models[each.name]) for each in members]
         save_winner(self.folder, chosen, parts, self.rows.ngrams)
-        figures = self._figures(judged, rights, chosen)
+        titles = {BLEND: BLEND_TITLE, **{name: c.title for name, c in self.candidates.items()}}
+        figures = self.verdicts.figures(judged, rights, titles, chosen)
         # The blend's weights come from the test rows, if these judge: its cross-fitted figure is honest.
         right = rights[chosen] if judges.by == "test" else self._test_right(members, models)
         return Contest(
-            figures, chosen, judges.by, honest, right, self._posterior(judged),
-            why_chosen(figures, rights, judges.by, members), self.rows,
+            figures, chosen, judges.by, self.verdicts.values(honest), self.verdicts.values(right),
+            self._posterior(judged), why_chosen(figures, rights, self.verdicts, members), self.rows,
         )  # fmt: skip
 
     def _judged(self, candidate: Candidate) -> Judgement:
@@ -159,7 +169,7 @@ class Arena:
             )
         else:
             judgement = all_candidates.judge(
-                candidate, judges.labels, judges.folds, classes=len(self.prepared.classes),
+                candidate, judges.labels, judges.folds, classes=len(self.prepared.classes) or 1,
                 most=self._most(candidate.name),
                 tell=lambda done, total: self.tell(candidate.name, done, total),
             )  # fmt: skip
@@ -167,8 +177,8 @@ class Arena:
         with whole_file(path) as stream:
             np.savez(stream, probabilities=judgement.probabilities, variant=judgement.variant)
         place = list(self.candidates).index(candidate.name) + 1
-        share = np.nanmean(judgement.right(judges.labels))
-        self.say(f"{place} of {len(self.candidates)}: {candidate.title}: {share:.1%}")
+        said = self.verdicts.short(float(np.nanmean(judgement.right(judges.labels))))
+        self.say(f"{place} of {len(self.candidates)}: {candidate.title}: {said}")
         return judgement
 
     def _most(self, name: str) -> int | None:
@@ -184,33 +194,13 @@ class Arena:
         assert isinstance(model, PlainModel), "there are two kinds"
         return KeptPart(member, self.rows.features, self.rows.as_saved(model.fitted))
 
-    def _figures(
-        self, judged: dict[str, Judgement], rights: dict[str, Reals], chosen: str
-    ) -> tuple[CandidateFigures, ...]:
-        classes, labels = self.prepared.classes, self.judges.labels
-        found = []
-        for name, judgement in judged.items():
-            counts = all_candidates.confusion(judgement, labels, len(classes))
-            each = all_candidates.figures(rights[name], counts)
-            title = BLEND_TITLE if name == BLEND else self.candidates[name].title
-            judged_rows = int((~np.isnan(rights[name])).sum())
-            per_class = dict(zip(classes, each.per_class, strict=True))
-            found.append(
-                CandidateFigures(
-                    name, title, each.accuracy, each.balanced_accuracy, each.macro_f1,
-                    each.interval, name == chosen, judged_rows, per_class,
-                )
-            )  # fmt: skip
-        means = all_candidates.standing(rights)
-        return tuple(sorted(found, key=lambda f: -means[f.name]))
-
     def _test_right(self, members: Sequence[Member], models: Mapping[str, Model]) -> Reals:
         if not self.prepared.judged_on:
             return np.empty(0)
         each = {name: model.probabilities("test") for name, model in models.items()}
         said = all_candidates.mixed(members, each)
-        truth = self.prepared.task.test.truth.numpy()
-        return np.asarray((said.argmax(1) == truth).astype(np.float64))
+        truth = as_labels(self.prepared.task.test.truth)
+        return Judgement(BLEND, said[None], 0).right(truth)
 
     def _posterior(self, judged: dict[str, Judgement]) -> Reals:
         """Of the given label of each train row, by the corrected data that the judges like best."""
@@ -245,7 +235,8 @@ def network_folds(plan: Config, kind: str) -> int:
 def names_for(prepared: Prepared, options: Options) -> tuple[str, ...]:
     """The candidates that are asked for, of those for such data."""
     kind, classes = prepared.inspected.kind, len(prepared.classes)
-    plain = all_candidates.plain_names(trees=kind == "table" and classes <= MOST_FOR_TREES)
+    trees = kind == "table" and classes <= MOST_FOR_TREES
+    plain = all_candidates.plain_names(trees=trees, numbers=not classes)
     every = (*TITLES, *(plain if classes <= MOST_CLASSES and options.model is None else ()))
     if options.method is not None:
         if options.method not in every:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ..candidates import LEAST, Member, SoftmaxModel, TreesModel
+from ..candidates import LEAST, Member, RidgeModel, SoftmaxModel, TreesModel
 from ..data import BatchOptions
 from ..errors import UnsupportedModelError
 from .winner_file import KeptPart
@@ -45,33 +45,48 @@ class ClassNetwork(ScaledNetwork):
 
 
 class NumberNetwork(ScaledNetwork):
+    """A regression, in scaled units."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """[n, 1]."""
+        return super().forward(inputs).float().unsqueeze(1)
+
+
+class InUnits(nn.Module):
     """A regression, in the units of the target."""
 
-    def __init__(
-        self, network: nn.Module, options: BatchOptions, *, centre: float, scale: float
-    ) -> None:
-        super().__init__(network, options)
-        self.centre, self.scale = centre, scale
+    def __init__(self, model: nn.Module, *, centre: float, scale: float) -> None:
+        super().__init__()
+        self.model, self.centre, self.scale = model, centre, scale
 
     def forward(self, inputs: Tensor) -> Tensor:
         """[n]."""
-        return super().forward(inputs).float() * self.scale + self.centre
+        numbers: Tensor = self.model(inputs)
+        return numbers.squeeze(1) * self.scale + self.centre
 
 
-class SoftmaxModule(nn.Module):
-    """A logistic regression."""
+class LinearModule(nn.Module):
+    """A linear regression."""
 
     coefficients: Tensor
     intercepts: Tensor
 
-    def __init__(self, model: SoftmaxModel) -> None:
+    def __init__(self, model: SoftmaxModel | RidgeModel) -> None:
         super().__init__()
         self.register_buffer("coefficients", torch.from_numpy(model.coefficients).float())
         self.register_buffer("intercepts", torch.from_numpy(model.intercepts).float())
 
     def forward(self, inputs: Tensor) -> Tensor:
+        """[n, 1]."""
+        return inputs @ self.coefficients + self.intercepts
+
+
+class SoftmaxModule(LinearModule):
+    """A logistic regression."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
         """[n, classes]."""
-        return (inputs @ self.coefficients + self.intercepts).softmax(1)
+        return super().forward(inputs).softmax(1)
 
 
 class TreesModule(nn.Module):
@@ -92,13 +107,15 @@ class TreesModule(nn.Module):
         self.depth, self.boosted = model.depth, model.boosted
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """[n, classes]. Thresholds keep their 64 bits: a row may lie right on one."""
+        """[n, classes], or numbers [n, 1]. Thresholds keep their 64 bits: a row may lie right on one."""
         rows = inputs.double()
         place = self.roots.expand(rows.shape[0], -1)
         for _ in range(self.depth):
             low = rows.gather(1, self.feature[place]) <= self.threshold[place]
             place = torch.where(low, self.left[place], self.right[place])
         total = self.values[place].sum(1)
+        if len(self.base) == 1:
+            return (total + self.base if self.boosted else total / len(self.roots)).float()
         if self.boosted:
             return (total + self.base).softmax(1).float()
         positive = (total / len(self.roots)).clamp(min=0) + 1e-9
@@ -128,17 +145,19 @@ class BlendModule(nn.Module):
         return mixed
 
 
-def exported_parts(parts: Sequence[KeptPart], options: BatchOptions) -> nn.Module:
-    """The winner of a run as a module."""
-    modules = [_module(part, options) for part in parts]
+def exported_parts(
+    parts: Sequence[KeptPart], options: BatchOptions, *, numbers: bool = False
+) -> nn.Module:
+    """The winner of a run as a module; `numbers`: of a regression, in scaled units."""
+    modules = [_module(part, options, numbers=numbers) for part in parts]
     members = [part.member for part in parts]
     alone = len(parts) == 1 and members[0].sharpness == 1
     return modules[0] if alone else BlendModule(modules, members)
 
 
-def _module(part: KeptPart, options: BatchOptions) -> nn.Module:
+def _module(part: KeptPart, options: BatchOptions, *, numbers: bool) -> nn.Module:
     if isinstance(part.model, nn.Module):
-        return ClassNetwork(part.model, options)
+        return (NumberNetwork if numbers else ClassNetwork)(part.model, options)
     if part.features in FEATURES:
         raise UnsupportedModelError(
             f"the kept model has a part, {part.member.name!r}, that learns from "
@@ -147,5 +166,7 @@ def _module(part: KeptPart, options: BatchOptions) -> nn.Module:
         )
     if isinstance(part.model, SoftmaxModel):
         return SoftmaxModule(part.model)
-    assert isinstance(part.model, TreesModel), "there are three kinds"
+    if isinstance(part.model, RidgeModel):
+        return LinearModule(part.model)
+    assert isinstance(part.model, TreesModel), "there are four kinds"
     return TreesModule(part.model)

@@ -84,6 +84,12 @@ class TestOutputs(FinalOutputs):
             self.values[rows] = outputs.numpy().argmax(1) == truth
 
 
+def said(raw: Tensor) -> Values:
+    """Outputs as probabilities [n, classes]; numbers as a column [n, 1]."""
+    shaped = raw.double()[:, None] if raw.ndim == 1 else raw.double().softmax(1)
+    return np.asarray(shaped.numpy())
+
+
 def outputs(
     model: nn.Module, part: AnyPart, options: BatchOptions, *, size: int = PREDICTED_AT_ONCE
 ) -> Iterator[Tensor]:

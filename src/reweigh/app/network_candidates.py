@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +17,7 @@ from ..candidates import Places, Reals
 from ..data import BatchOptions, Part, Task
 from ..runs import Network
 from ..training import Config, Outcome, fit
-from .final_outputs import outputs
+from .final_outputs import outputs, said
 from .networks import clean_batch, make_model
 
 FINE_TUNE_STEPS, FINE_TUNE_RATE = 200, 0.25
@@ -40,14 +39,13 @@ class NetworkModel:
     batch: BatchOptions
 
     def probabilities(self, part: str, places: Places | None = None) -> Reals:
-        """[k, classes]."""
+        """[k, classes], or numbers [k, 1]."""
         rows: Part = {"train": self.task.train, "checked": self.task.clean, "test": self.task.test}[
             part
         ]
         if places is not None:
             rows = rows.take(torch.from_numpy(places))
-        raw = list(outputs(self.network, rows, self.batch))
-        return np.asarray(torch.cat(raw).double().softmax(1).numpy())
+        return said(torch.cat(list(outputs(self.network, rows, self.batch))))
 
 
 @dataclass(eq=False)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..candidates import Fitted, Places, PlainData, Rotation, SoftmaxModel
+from ..candidates import Fitted, Labels, Places, PlainData, RidgeModel, Rotation, SoftmaxModel
 from ..data import Part
 from ..encoders import NgramEncoder, edge_features, fit_ngrams, text_of
 from ..rng import Draws
@@ -42,12 +42,12 @@ class PlainRows:
         """The model of rows as they come, without the rotation."""
         if self.rotation is None:
             return fitted
-        assert isinstance(fitted, SoftmaxModel), "texts have linear models"
+        assert isinstance(fitted, (SoftmaxModel, RidgeModel)), "texts have linear models"
         return self.rotation.back(fitted)
 
 
 def plain_rows(prepared: Prepared, *, seed: int, say: Say) -> PlainRows:
-    """Of a task of classes."""
+    """Of a task."""
     task, kind = prepared.task, prepared.inspected.kind
     sample, most = np.arange(len(task.train)), LARGEST[kind]
     if kind == "table":
@@ -66,10 +66,14 @@ def plain_rows(prepared: Prepared, *, seed: int, say: Say) -> PlainRows:
         features: dict[str, Any] = {name: rotation(rows) for name, rows in sparse.items()}
     else:
         features = {name: _dense(part, kind) for name, part in parts.items()}
-    data = PlainData(
-        features, train.targets.numpy(), task.clean.targets.numpy(), len(prepared.classes)
-    )
+    given, labels = as_labels(train.targets), as_labels(task.clean.targets)
+    data = PlainData(features, given, labels, len(prepared.classes) or 1)
     return PlainRows(data, FEATURES[kind], sample, ngrams, rotation)
+
+
+def as_labels(targets: torch.Tensor) -> Labels:
+    """Classes as they are, numbers in 64 bits."""
+    return targets.double().numpy() if targets.is_floating_point() else targets.numpy()
 
 
 def _dense(part: Part, kind: str) -> Any:

@@ -22,7 +22,7 @@ from ..exchange import write_rows
 from ..runs import ModelDescription, RunFile, TrainedRun, open_run, read
 from ..training import read_model
 from . import encoder_file
-from .exported_module import ClassNetwork, NumberNetwork, exported_parts
+from .exported_module import ClassNetwork, InUnits, NumberNetwork, exported_parts
 from .final_outputs import outputs
 from .inspection import Encoder
 from .networks import make_model
@@ -96,11 +96,12 @@ class Predictor:
 
     def module(self) -> nn.Module:
         """The kept model, from `encoded` rows to probabilities or numbers; refuses what cannot be one."""
+        numbers = not self.classes
         if self._winner is not None:
-            return exported_parts(self._winner.parts, self._options)
-        if self.classes:
-            return ClassNetwork(self._model, self._options)
-        return NumberNetwork(self._model, self._options, centre=self._centre, scale=self._scale)
+            kept = exported_parts(self._winner.parts, self._options, numbers=numbers)
+        else:
+            kept = (NumberNetwork if numbers else ClassNetwork)(self._model, self._options)
+        return InUnits(kept, centre=self._centre, scale=self._scale) if numbers else kept
 
     @property
     def part_names(self) -> tuple[str, ...]:
@@ -134,7 +135,8 @@ class Predictor:
 
     def _outputs(self, encoded: npt.NDArray[Any], texts: list[str] | None) -> Outputs:
         if self._winner is not None:
-            return self._winner.probabilities(encoded, texts)
+            said = self._winner.probabilities(encoded, texts)
+            return said if self.classes else said[:, 0] * self._scale + self._centre
         inputs = torch.from_numpy(encoded)
         part = Part(inputs, torch.arange(len(inputs)), torch.zeros(len(inputs)), torch.empty(0))
         raw = torch.cat(list(outputs(self._model, part, self._options))).double()

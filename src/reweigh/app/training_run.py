@@ -148,10 +148,6 @@ def _contest(
     prepared, signs = trainer.prepared, trainer.signs
     if options.method == "reweigh":
         return None
-    if not prepared.classes:
-        if options.method is not None or options.quick:
-            raise SettingError("--method and --quick are for classes; a regression has one way")
-        return None
     if len(prepared.task.clean) < FEWEST and options.method is None and not len(prepared.judged_on):
         signs.say(f"fewer than {FEWEST} checked rows cannot judge candidates: reweighed it is")
         return None

@@ -15,16 +15,16 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from ..candidates import Fitted, Member, Reals, SoftmaxModel, TreesModel, mixed
+from ..candidates import Fitted, Member, Reals, RidgeModel, SoftmaxModel, TreesModel, mixed
 from ..data import BatchOptions, Part
 from ..encoders import NgramEncoder, edge_features
 from ..errors import DataError
 from ..files import write_whole
 from ..runs import Network, RunFile, Winner, WinnerPart, read, write
-from .final_outputs import outputs
+from .final_outputs import outputs, said
 from .networks import make_model
 
-KINDS: Mapping[str, Any] = {"softmax": SoftmaxModel, "trees": TreesModel}
+KINDS: Mapping[str, Any] = {"softmax": SoftmaxModel, "ridge": RidgeModel, "trees": TreesModel}
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
@@ -72,7 +72,7 @@ class WinnerModel:
     batch: BatchOptions
 
     def probabilities(self, encoded: npt.NDArray[Any], texts: Sequence[str] | None) -> Reals:
-        """[n, classes] for encoded rows; `texts` are the rows themselves where they are texts."""
+        """[n, classes], or scaled numbers [n, 1], for encoded rows; `texts` are the rows themselves where they are texts."""
         rows: dict[str, Any] = {"encoded": encoded}
         kinds = {part.features for part in self.parts}
         if "edges" in kinds:
@@ -81,8 +81,8 @@ class WinnerModel:
             assert self.ngrams is not None, "saved with its encoder"
             assert texts is not None, "n-grams are of texts"
             rows["ngrams"] = self.ngrams.encode(texts)
-        said = {part.member.name: self._of(part, rows[part.features]) for part in self.parts}
-        return mixed([part.member for part in self.parts], said)
+        each = {part.member.name: self._of(part, rows[part.features]) for part in self.parts}
+        return mixed([part.member for part in self.parts], each)
 
     def _of(self, part: KeptPart, rows: Any) -> Reals:
         if not isinstance(part.model, nn.Module):
@@ -90,8 +90,7 @@ class WinnerModel:
         inputs = torch.from_numpy(rows)
         nothing = torch.zeros(len(inputs))
         all_rows = Part(inputs, torch.arange(len(inputs)), nothing, nothing)
-        raw = torch.cat(list(outputs(part.model, all_rows, self.batch)))
-        return np.asarray(raw.double().softmax(1).numpy())
+        return said(torch.cat(list(outputs(part.model, all_rows, self.batch))))
 
 
 def load_winner(folder: Path, network: Network, batch: BatchOptions) -> WinnerModel | None:

@@ -4,6 +4,7 @@ Read in this order:
 
     learner               what a plain model must be able to do
     softmax_regression    a linear one (rotation: of very many columns)
+    ridge                 a linear one of numbers
     trees                 forests and boosted trees, as arrays
     posterior             the posterior of a label, and the corrected data
     plain                 candidates: a model, the rows it learns, and their labels
@@ -14,16 +15,17 @@ Read in this order:
 """
 
 # isort: off
-from .learner import Arrays, Fitted, Learner, Places, Reals, Rows, one_hot
+from .learner import Arrays, Labels, Fitted, Learner, Places, Reals, Rows, one_hot
 from .softmax_regression import SoftmaxModel, SoftmaxRegression
+from .ridge import Ridge, RidgeModel
 from .rotation import Rotation
 from .trees import Boosting, Forest, TreesModel
 from .posterior import checked_weight, posterior, posterior_rounds, settle, transitions
 from .plain import PlainCandidate, PlainData, PlainModel, Posteriors
-from .recipes import plain_candidates, plain_names
+from .recipes import number_candidates, plain_candidates, plain_names
 from .judging import (
     LEAST,
-    Candidate, Folds, Judgement, Model, confusion, deal, judge, judge_once, log_likelihood, usual_folds,
+    Candidate, Folds, Judgement, Model, agreement, confusion, deal, judge, judge_once, log_likelihood, usual_folds,
 )  # fmt: skip
 from .choice import Figures, choose, figures, honest_right, lead, standing
 from .blend import BLEND, Blend, Member, blend, mixed, mixture_weights, sharpened, sharpness

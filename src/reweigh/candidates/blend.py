@@ -15,6 +15,8 @@ The second problem is concave, and expectation maximisation, which raises it in 
 A row that candidate k was not judged on counts with the weights of the others alone, divided by their
 sum s_i; r_ik is then w_k / s_i for k (the draws that were in vain), and w is divided by its sum.
 
+In a regression p_k(y) is normal around what k says, with the variance of its errors on the judging rows.
+
 How good the blend is, is judged on each part of the rows by weights that the other parts gave.
 """
 
@@ -27,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .judging import LEAST, Folds, Judgement
-from .learner import Places, Reals
+from .learner import Labels, Places, Reals, are_numbers
 
 BLEND = "blend"
 PRIOR, SPREAD = 5.0, 0.5
@@ -62,7 +64,7 @@ def sharpened(p: Reals, sharpness: float) -> Reals:
     return shares
 
 
-def blend(judgements: Sequence[Judgement], labels: Places, parts: Folds) -> Blend:
+def blend(judgements: Sequence[Judgement], labels: Labels, parts: Folds) -> Blend:
     """Of all candidates that were judged; `parts` are those of the first dealing, and cover all rows.
 
     Its judgement has one repeat. A row counts where all members were judged.
@@ -83,9 +85,13 @@ def mixed(members: Sequence[Member], said: Mapping[str, Reals]) -> Reals:
     return np.asarray(sum(parts))
 
 
-def _members(said: Mapping[str, Reals], labels: Places) -> tuple[Member, ...]:
-    sharp = {name: sharpness(p, labels) for name, p in said.items()}
-    likely = np.stack([_likely(sharpened(p, sharp[name]), labels) for name, p in said.items()])
+def _members(said: Mapping[str, Reals], labels: Labels) -> tuple[Member, ...]:
+    if are_numbers(labels):
+        sharp = dict.fromkeys(said, 1.0)
+        likely = np.stack([_density(numbers, labels) for numbers in said.values()])
+    else:
+        sharp = {name: sharpness(p, labels) for name, p in said.items()}
+        likely = np.stack([_likely(sharpened(p, sharp[name]), labels) for name, p in said.items()])
     weights = mixture_weights(likely)
     weights = np.where(weights < SMALLEST, 0, weights)
     weights /= weights.sum()
@@ -96,7 +102,19 @@ def _members(said: Mapping[str, Reals], labels: Places) -> tuple[Member, ...]:
 
 def _likely(p: Reals, labels: Places) -> Reals:
     """[m] probability of the label, the mean over repeats; NaN where there is none."""
-    of_label = _of_label(p, labels)
+    return _mean(_of_label(p, labels))
+
+
+def _density(numbers: Reals, labels: Reals) -> Reals:
+    """[m] the normal density at the label, the mean over repeats; NaN where there is none."""
+    squares = (numbers[..., 0] - labels) ** 2
+    known = squares[~np.isnan(squares)]
+    variance = max(float(known.mean()), LEAST) if len(known) else 1.0
+    return _mean(np.exp(-squares / (2 * variance)) / np.sqrt(variance))
+
+
+def _mean(of_label: Reals) -> Reals:
+    """[m] over the repeats; NaN where there is none."""
     known = ~np.isnan(of_label)
     counts = known.sum(0)
     means: Reals = np.where(counts > 0, np.nansum(of_label, 0) / np.maximum(counts, 1), np.nan)

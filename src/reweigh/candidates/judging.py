@@ -6,6 +6,9 @@
                highest log-likelihood of the checked rows. What judges a part is chosen by the others.
     right      [m] the share of a row's judgements that were right; NaN where there is none
 
+In a regression a judgement is a number, classes is 1, and in place of the log-likelihood and of the
+share of right ones stands minus the squared error.
+
 A candidate that learns nothing from the checked rows is fitted once and judged on all of them.
 """
 
@@ -19,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..rng import Draws
-from .learner import Places, Reals
+from .learner import Labels, Places, Reals, are_numbers
 
 FOLDS = 5
 FEW = 100
@@ -57,9 +60,11 @@ class Candidate(Protocol):
         ...
 
 
-def deal(labels: Places, *, parts: int, repeats: int, seed: int) -> list[Folds]:
-    """For each repeat the parts; every class is spread evenly over them."""
+def deal(labels: Labels, *, parts: int, repeats: int, seed: int) -> list[Folds]:
+    """For each repeat the parts; every class, or range of numbers, is spread evenly over them."""
     dealt: list[Folds] = []
+    if are_numbers(labels):
+        labels = labels.argsort(kind="stable").argsort(kind="stable") // parts
     for repeat in range(repeats):
         order = Draws(seed, "folds", repeat).permutation(len(labels))
         by_class = order[np.argsort(labels[order], kind="stable")]
@@ -67,7 +72,7 @@ def deal(labels: Places, *, parts: int, repeats: int, seed: int) -> list[Folds]:
     return dealt
 
 
-def usual_folds(labels: Places, *, seed: int) -> list[Folds]:
+def usual_folds(labels: Labels, *, seed: int) -> list[Folds]:
     """Five parts, fewer if there are fewer rows; dealt twice where rows are few."""
     parts = max(2, min(FOLDS, len(labels) // 2))
     return deal(labels, parts=parts, repeats=2 if len(labels) < FEW else 1, seed=seed)
@@ -85,10 +90,13 @@ class Judgement:
     probabilities: Reals
     variant: int
 
-    def right(self, labels: Places) -> Reals:
-        """[m] the share of right judgements; NaN where there is none."""
+    def right(self, labels: Labels) -> Reals:
+        """[m] the share of right judgements, or minus the squared error; NaN where there is none."""
         known = ~np.isnan(self.probabilities[:, :, 0])
-        hits = (np.nan_to_num(self.probabilities).argmax(2) == labels) & known
+        if are_numbers(labels):
+            hits = np.where(known, agreement(np.nan_to_num(self.probabilities), labels), 0)
+        else:
+            hits = (np.nan_to_num(self.probabilities).argmax(2) == labels) & known
         counts = known.sum(0)
         shares: Reals = np.where(counts > 0, hits.sum(0) / np.maximum(counts, 1), np.nan)
         return shares
@@ -100,7 +108,7 @@ Tell: TypeAlias = Callable[[int, int], None]
 
 def judge(
     candidate: Candidate,
-    labels: Places,
+    labels: Labels,
     folds: Sequence[Folds],
     *,
     classes: int,
@@ -129,7 +137,7 @@ def judge(
 
 
 def judge_once(
-    candidate: Candidate, labels: Places, folds: Sequence[Folds], *, checked: int
+    candidate: Candidate, labels: Labels, folds: Sequence[Folds], *, checked: int
 ) -> Judgement:
     """Fit to all checked rows and judge on the test rows, whose labels and parts are given."""
     models = candidate.fit(np.arange(checked))
@@ -137,15 +145,22 @@ def judge_once(
     return _chosen(candidate.name, said, labels, folds)
 
 
-def _chosen(name: str, said: Reals, labels: Places, folds: Sequence[Folds]) -> Judgement:
+def _chosen(name: str, said: Reals, labels: Labels, folds: Sequence[Folds]) -> Judgement:
     """`said` [variants, repeats, m, classes] as a judgement."""
-    likely = log_likelihood(said, labels)  # [variants, repeats, m]
+    likely = agreement(said, labels)  # [variants, repeats, m]
     judged = np.full(said.shape[1:], np.nan)
     for repeat, dealt in enumerate(folds):
         for part in dealt:
             others = np.delete(np.nansum(likely, axis=1), part, axis=1).sum(1)
             judged[repeat, part] = said[int(others.argmax()), repeat, part]
     return Judgement(name, judged, int(np.nansum(likely, axis=(1, 2)).argmax()))
+
+
+def agreement(said: Reals, labels: Labels) -> Reals:
+    """The log-likelihood of classes, minus the squared error of numbers; [..., m] of [..., m, classes]."""
+    if are_numbers(labels):
+        return np.asarray(-((said[..., 0] - labels) ** 2))
+    return log_likelihood(said, labels)
 
 
 def log_likelihood(said: Reals, labels: Places) -> Reals:

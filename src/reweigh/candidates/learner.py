@@ -2,6 +2,7 @@
 
     rows      [n, width] features
     labels    [n, classes] soft: each row sums to one; a hard label is a row with a single 1
+              [n, 1] in a regression: the number itself, and what a model says is a number, too
     weights   [n] what a row counts
 
 `Fitted.arrays()` is all of a fitted model: it is saved as it is, and read without running any code.
@@ -17,6 +18,8 @@ import numpy.typing as npt
 
 Reals: TypeAlias = npt.NDArray[np.float64]
 Places: TypeAlias = npt.NDArray[np.int64]
+Labels: TypeAlias = npt.NDArray[Any]
+"""[n] whole numbers are classes, other numbers those of a regression."""
 Rows: TypeAlias = Any
 """A dense array [n, width]; for a softmax model also a sparse matrix of that shape."""
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
@@ -52,6 +55,16 @@ class Learner(Protocol):
     ) -> Fitted:
         """The model. `start`, fitted to nearly the same labels, may save time and nothing else."""
         ...
+
+
+def are_numbers(labels: Labels) -> bool:
+    """Whether these are the targets of a regression."""
+    return labels.dtype.kind == "f"
+
+
+def as_learnt(labels: Labels, classes: int) -> Reals:
+    """Labels [n] as a model learns them: [n, classes], or [n, 1] in a regression."""
+    return labels[:, None] if are_numbers(labels) else one_hot(labels, classes)
 
 
 def one_hot(labels: Places, classes: int) -> Reals:

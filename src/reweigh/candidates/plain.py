@@ -4,7 +4,8 @@ checked     the checked rows alone
 all         all train rows as they are labelled
 weighted    both; a checked row counts max(1, n / 2m)
 corrected   both, the train rows with the posterior of their labels (posterior.py)
-pruned      both, without the train rows whose given label is not the most probable by that posterior
+pruned      both, without the train rows whose given label is not the most probable by that posterior;
+            in a regression, without those far from what the checked rows let one expect
 """
 
 from __future__ import annotations
@@ -14,17 +15,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .learner import Fitted, Learner, Places, Reals, Rows, one_hot
+from .learner import Fitted, Labels, Learner, Places, Reals, Rows, as_learnt, one_hot
 from .posterior import Round, checked_weight, posterior_rounds
+
+FAR = 2.5
 
 
 @dataclass(frozen=True, eq=False)
 class PlainData:
-    """features by part, dense: "train", "checked", "test"; labels of the first two; how many classes."""
+    """features by part, dense: "train", "checked", "test"; labels of the first two; how many classes.
+
+    In a regression the labels are numbers, and classes is 1.
+    """
 
     features: Mapping[str, Rows]
-    given: Places
-    labels: Places
+    given: Labels
+    labels: Labels
     classes: int
 
 
@@ -82,7 +88,7 @@ def on_checked(learners: Sequence[Learner]) -> Callable[[PlainData, Places], lis
     def fit(data: PlainData, checked: Places) -> list[Fitted]:
         rows, labels = (
             data.features["checked"][checked],
-            one_hot(data.labels[checked], data.classes),
+            as_learnt(data.labels[checked], data.classes),
         )
         return [each.fit(rows, labels, np.ones(len(labels))) for each in learners]
 
@@ -93,7 +99,7 @@ def on_all(learner: Learner) -> Callable[[PlainData, Places], list[Fitted]]:
     """The train rows as they are labelled."""
 
     def fit(data: PlainData, checked: Places) -> list[Fitted]:
-        labels = one_hot(data.given, data.classes)
+        labels = as_learnt(data.given, data.classes)
         return [learner.fit(data.features["train"], labels, np.ones(len(labels)))]
 
     return fit
@@ -103,7 +109,7 @@ def on_both(learner: Learner) -> Callable[[PlainData, Places], list[Fitted]]:
     """Train rows as they are labelled, and checked rows that count more."""
 
     def fit(data: PlainData, checked: Places) -> list[Fitted]:
-        labels = one_hot(np.concatenate([data.given, data.labels[checked]]), data.classes)
+        labels = as_learnt(np.concatenate([data.given, data.labels[checked]]), data.classes)
         return [learner.fit(joined(data, checked), labels, weights(len(data.given), len(checked)))]
 
     return fit
@@ -167,5 +173,24 @@ def on_pruned(
         labels = np.concatenate([data.given[kept], data.labels[checked]])
         counts = weights(len(kept), len(checked))
         return [learner.fit(rows, one_hot(labels, data.classes), counts)]
+
+    return fit
+
+
+def on_near(learner: Learner) -> Callable[[PlainData, Places], list[Fitted]]:
+    """A regression: train rows near to what the learner says after the checked rows alone, and those.
+
+    Near is within FAR times the scale of all differences (1.4826 times their median).
+    """
+
+    def fit(data: PlainData, checked: Places) -> list[Fitted]:
+        train, known = data.features["train"], data.features["checked"][checked]
+        labels = as_learnt(data.labels[checked], data.classes)
+        said = learner.fit(known, labels, np.ones(len(labels))).probabilities(train)[:, 0]
+        off = np.abs(said - data.given)
+        kept = np.flatnonzero(off <= FAR * 1.4826 * np.median(off))
+        rows, given = np.concatenate([train[kept], known]), data.given[kept, None]
+        counts = weights(len(kept), len(checked))
+        return [learner.fit(rows, np.concatenate([given, labels]), counts)]
 
     return fit

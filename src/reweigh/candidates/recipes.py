@@ -18,8 +18,10 @@ from .plain import (
     on_both,
     on_checked,
     on_corrected,
+    on_near,
     on_pruned,
 )
+from .ridge import Ridge
 from .softmax_regression import SoftmaxRegression
 from .trees import Boosting, Forest
 
@@ -44,11 +46,45 @@ TREES = (
     "boosting_corrected",
     "boosting_pruned",
 )
+LINEAR_NUMBERS = ("linear_checked", "linear_all", "linear_weighted", "linear_pruned")
+TREES_NUMBERS = (
+    "forest_checked",
+    "forest_pruned",
+    "boosting_checked",
+    "boosting_all",
+    "boosting_weighted",
+    "boosting_pruned",
+)
 
 
-def plain_names(*, trees: bool) -> tuple[str, ...]:
-    """The names of `plain_candidates`."""
-    return (*LINEAR, *TREES) if trees else LINEAR
+def plain_names(*, trees: bool, numbers: bool = False) -> tuple[str, ...]:
+    """The names of `plain_candidates`, or of `number_candidates`."""
+    linear, more = (LINEAR_NUMBERS, TREES_NUMBERS) if numbers else (LINEAR, TREES)
+    return (*linear, *more) if trees else linear
+
+
+def number_candidates(data: PlainData, *, trees: bool, seed: int = 0) -> list[PlainCandidate]:
+    """Those of a regression. A number has no posterior here, so there are no corrected data."""
+    linear = Ridge()
+    firm = tuple(Ridge(strength) for strength in (0.1, *STRENGTHS))
+    forest, boosting = Forest(seed=seed), Boosting(seed=seed)
+    ways: dict[str, tuple[Learner, object]] = {
+        "linear_checked": (linear, on_checked(firm)),
+        "linear_all": (linear, on_all(linear)),
+        "linear_weighted": (linear, on_both(linear)),
+        "linear_pruned": (linear, on_near(linear)),
+        "forest_checked": (forest, on_checked([forest])),
+        "forest_pruned": (forest, on_near(forest)),
+        "boosting_checked": (boosting, on_checked([boosting])),
+        "boosting_all": (boosting, on_all(boosting)),
+        "boosting_weighted": (boosting, on_both(boosting)),
+        "boosting_pruned": (boosting, on_near(boosting)),
+    }
+    found = []
+    for name in plain_names(trees=trees, numbers=True):
+        (model, rows), (learner, way) = name.split("_"), ways[name]
+        found.append(_named(model, rows, learner, data, way))
+    return found
 
 
 def plain_candidates(data: PlainData, *, trees: bool, seed: int = 0) -> list[PlainCandidate]:

@@ -11,15 +11,17 @@ since texts are few beside their n-grams, and since every fold fits on the same 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..rng import Draws
 from .learner import Reals
+from .ridge import RidgeModel
 from .softmax_regression import SoftmaxModel
 
+Linear = TypeVar("Linear", bound=SoftmaxModel | RidgeModel)
 MOST = 2000
 """Landmarks; finding them takes time with their third power."""
 SMALLEST = 1e-5
@@ -58,7 +60,7 @@ class Rotation:
         ]
         return np.concatenate([np.empty((0, self.turned.shape[1])), *parts])
 
-    def back(self, model: SoftmaxModel) -> SoftmaxModel:
+    def back(self, model: Linear) -> Linear:
         """The same model, of the rows before the rotation."""
         coefficients = np.asarray(self.landmarks.T @ (self.turned @ model.coefficients))
-        return SoftmaxModel(coefficients, model.intercepts)
+        return replace(model, coefficients=coefficients)

@@ -6,6 +6,8 @@ A leaf leads to itself, so that every row takes `depth` steps, and ends with val
     forest     probabilities = mean over trees of values
     boosting   probabilities = softmax(base + sum over trees of values)
 
+With one column of values it is a regression: the mean, or the sum, is the number itself.
+
 scikit-learn keeps such models as pickles, which run code when loaded; these arrays do not.
 """
 
@@ -58,6 +60,8 @@ class TreesModel:
         total = np.zeros((len(rows), len(self.base)))
         for tree in range(place.shape[1]):
             total += self.values[place[:, tree]]
+        if len(self.base) == 1:
+            return total + self.base if self.boosted else total / len(self.roots)
         if self.boosted:
             from scipy.special import softmax
 
@@ -120,7 +124,8 @@ class Forest:
         forest = RandomForestRegressor(
             self.trees, max_features="sqrt", min_samples_leaf=self.least, random_state=self.seed
         )
-        return _from_forest(forest.fit(rows, labels, sample_weight=weights), labels.shape[1])
+        learnt = labels[:, 0] if labels.shape[1] == 1 else labels
+        return _from_forest(forest.fit(rows, learnt, sample_weight=weights), labels.shape[1])
 
 
 def _from_forest(forest: Any, classes: int) -> TreesModel:
@@ -158,13 +163,17 @@ class Boosting:
         self, rows: Rows, labels: Reals, weights: Reals, *, start: Fitted | None = None
     ) -> TreesModel:
         """The model."""
-        from sklearn.ensemble import HistGradientBoostingClassifier
+        from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-        booster = HistGradientBoostingClassifier(
-            max_iter=self.rounds, learning_rate=self.rate, max_leaf_nodes=self.leaves,
-            min_samples_leaf=self.least, random_state=self.seed, early_stopping=False,
-            max_bins=int(np.clip(len(rows) // ROWS_A_BIN, *BINS)),
-        )  # fmt: skip
+        settings: dict[str, Any] = {
+            "max_iter": self.rounds, "learning_rate": self.rate, "max_leaf_nodes": self.leaves,
+            "min_samples_leaf": self.least, "random_state": self.seed, "early_stopping": False,
+            "max_bins": int(np.clip(len(rows) // ROWS_A_BIN, *BINS)),
+        }  # fmt: skip
+        if labels.shape[1] == 1:
+            numbers = HistGradientBoostingRegressor(**settings)
+            return _from_boosting(numbers.fit(rows, labels[:, 0], sample_weight=weights), 1)
+        booster = HistGradientBoostingClassifier(**settings)
         row, label = np.nonzero(labels > 0.05)
         if len(np.unique(label)) == 1:
             return _constant(int(label[0]), labels.shape[1])
@@ -183,7 +192,7 @@ def _constant(label: int, classes: int) -> TreesModel:
 
 
 def _from_boosting(booster: Any, classes: int) -> TreesModel:
-    present = booster.classes_.astype(np.int64)
+    present = booster.classes_.astype(np.int64) if classes > 1 else np.zeros(1, dtype=np.int64)
     sizes: list[int] = []
     parts: dict[str, list[Any]] = {
         n: [] for n in ("feature", "threshold", "left", "right", "values")
@@ -206,7 +215,7 @@ def _from_boosting(booster: Any, classes: int) -> TreesModel:
             sizes.append(len(nodes))
     base = np.full(classes, -np.inf)
     start = np.ravel(booster._baseline_prediction)
-    base[present] = start if len(present) > 2 else [0.0, float(start[0])]
+    base[present] = [0.0, float(start[0])] if len(present) == 2 else start
     depth = max(p.get_max_depth() for stage in booster._predictors for p in stage)
     roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
     joined: dict[str, Any] = {name: np.concatenate(arrays) for name, arrays in parts.items()}

@@ -27,7 +27,8 @@ def tell(summary: RunSummary, out: Path, page: Path) -> None:
             f"{numeral(summary.figure, 4)}{_give_or_take(summary.interval)}"
         )
     for each in summary.candidates:
-        figures = f"{numeral(each.accuracy or 0, 3):>6}{_give_or_take(each.interval)}"
+        figure = each.accuracy if each.error is None else each.error
+        figures = f"{numeral(figure or 0, 3):>6}{_give_or_take(each.interval)}"
         typer.echo(f"  {'*' if each.chosen else ' '} {figures}   {each.name}: {each.title}")
     if summary.why_chosen:
         typer.echo(summary.why_chosen)

@@ -122,7 +122,7 @@ class MethodComparison:
 class WinnerPart:
     """One model of the winner.
 
-    kind        "network", "softmax" or "trees"
+    kind        "network", "softmax", "ridge" or "trees"
     features    what it takes: "encoded" rows, "ngrams" of texts, "edges" of images
     weight      in the mean of the parts
     sharpness   its probabilities are taken to this power first
@@ -154,6 +154,7 @@ class CandidateFigures:
     rows          it was judged on
     interval      half a 95% interval of the accuracy
     per_class     the share of right ones among the rows of each class; None where there are none
+    error         in a regression: root mean square, in the units of the target; the interval is its
     """
 
     name: str
@@ -165,6 +166,7 @@ class CandidateFigures:
     chosen: bool
     rows: int
     per_class: Mapping[str, float | None]
+    error: float | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,101 @@
+"""Candidates of a regression: numbers in place of classes, squared errors in place of shares."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.linear_model import Ridge as TheirRidge
+
+from reweigh.candidates import (
+    Boosting,
+    Forest,
+    Judgement,
+    PlainData,
+    Ridge,
+    RidgeModel,
+    TreesModel,
+    blend,
+    deal,
+    mixed,
+    mixture_weights,
+    number_candidates,
+    plain_names,
+)
+from reweigh.candidates.plain import on_near
+
+
+@pytest.fixture
+def problem():
+    draw = np.random.default_rng(0)
+    x = np.round(draw.normal(size=(120, 5)), 1).astype(np.float32)
+    y = 3 + x @ [2.0, -1, 0, 0.5, 0] + draw.normal(size=120)
+    return x, y[:, None], draw.uniform(0.5, 2, 120)
+
+
+def test_ridge_is_scikit_learns(problem):
+    x, y, w = problem
+    theirs = TheirRidge(alpha=1 / 0.3).fit(x.astype(np.float64), y[:, 0], sample_weight=w)
+    ours = Ridge(0.3).fit(x, y, w)
+    assert ours.probabilities(x)[:, 0] == pytest.approx(theirs.predict(x), abs=1e-6)
+    assert np.allclose(RidgeModel.of(ours.arrays()).probabilities(x), ours.probabilities(x), atol=1e-4)  # fmt: skip
+
+
+def test_trees_are_scikit_learns(problem):
+    x, y, w = problem
+    boosted = HistGradientBoostingRegressor(
+        max_iter=10, max_leaf_nodes=16, min_samples_leaf=5, early_stopping=False, random_state=0, max_bins=32,
+    )  # fmt: skip
+    forest = RandomForestRegressor(8, max_features="sqrt", min_samples_leaf=2, random_state=0)
+    for learner, theirs in ((Boosting(rounds=10), boosted), (Forest(trees=8), forest)):
+        ours = learner.fit(x, y, w)
+        expected = theirs.fit(x, y[:, 0], sample_weight=w).predict(x)
+        assert ours.probabilities(x)[:, 0] == pytest.approx(expected, abs=1e-5)
+        again = TreesModel.of(ours.arrays()).probabilities(x)
+        assert np.allclose(again, ours.probabilities(x), atol=1e-4)
+
+
+def test_parts_have_numbers_of_the_whole_range():
+    labels = np.random.default_rng(1).normal(size=100)
+    for dealt in deal(labels, parts=5, repeats=2, seed=0):
+        assert sorted(np.concatenate(dealt)) == list(range(100))
+        for part in dealt:
+            ranks = labels.argsort().argsort()[part]
+            assert np.array_equal(np.sort(ranks) // 5, np.arange(20))  # one of every five in order
+
+
+def test_right_is_minus_the_squared_error_in_the_mean_of_repeats():
+    said = np.array([[[1.0], [2.0]], [[3.0], [np.nan]]])
+    right = Judgement("x", said, 0).right(np.array([2.0, 5.0]))
+    assert right.tolist() == [-1.0, -9.0]
+
+
+def test_weights_are_those_of_normal_densities():
+    draw = np.random.default_rng(2)
+    labels = draw.normal(size=150)
+    said = {name: labels + draw.normal(0, scale, 150) for name, scale in (("a", 0.5), ("b", 0.6))}
+    found = blend(
+        [Judgement(n, p[None, :, None], 0) for n, p in said.items()], labels,
+        [np.arange(150)[k::5] for k in range(5)],
+    )  # fmt: skip
+    densities = []
+    for p in said.values():
+        variance = np.mean((p - labels) ** 2)
+        densities.append(np.exp(-((p - labels) ** 2) / (2 * variance)) / np.sqrt(2 * np.pi * variance))  # fmt: skip
+    weights = mixture_weights(np.array(densities))
+    assert [member.weight for member in found.members] == pytest.approx(weights, abs=1e-5)
+    together = mixed(found.members, {n: p[:, None] for n, p in said.items()})[:, 0]
+    assert together == pytest.approx(weights[0] * said["a"] + weights[1] * said["b"], abs=1e-5)
+    best = max(np.mean(-((p - labels) ** 2)) for p in said.values())
+    assert found.judgement.right(labels).mean() > best  # their errors are independent
+
+
+def test_far_numbers_are_not_learnt(problem):
+    x, y, _ = problem
+    given = y[:80, 0].copy()
+    given[::4] += 50
+    data = PlainData({"train": x[:80], "checked": x[80:]}, given, y[80:, 0], 1)
+    (model,) = on_near(Ridge())(data, np.arange(40))
+    assert np.abs(model.probabilities(x) - y).mean() < 1.5
+    names = [each.name for each in number_candidates(data, trees=True)]
+    assert tuple(names) == plain_names(trees=True, numbers=True)

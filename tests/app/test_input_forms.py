@@ -185,7 +185,10 @@ def test_a_zip_of_images_trains_as_the_folder_does(tmp_path):
     from reweigh.report.run import render
     from reweigh.review.suspect_image import content, picture
 
-    assert render(tmp_path / "zip").count("data:image/png;base64,") == 24
+    pictures = [
+        render(tmp_path / name).count("data:image/png;base64,") for name in ("folder", "zip")
+    ]
+    assert pictures[0] == pictures[1] >= 24
     suspect = open_run(tmp_path / "zip").first_suspects(1)[0]
     shown, kind = content(picture(tmp_path / "photos.zip", suspect.example))
     assert (shown, kind) == ((tmp_path / "photos" / suspect.example).read_bytes(), "image/png")

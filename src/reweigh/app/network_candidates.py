@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..candidates import Places, Reals
 from ..data import BatchOptions, Part, Task
 from ..runs import Network
-from ..training import Config, Outcome, fit
+from ..training import Config, Outcome, Progress, fit
 from .final_outputs import outputs, said
 from .networks import clean_batch, make_model
 
@@ -53,12 +53,14 @@ class NetworkRuns:
     """Trains networks for folds; those of the last few are kept, as several candidates need them.
 
     trained    the reweighed network and the plain one, on all checked rows, when asked for
+    tell       called at every step of a training
     """
 
     task: Task
     plan: Config
     shape: Network
     trained: dict[str, Trained]
+    tell: Progress = lambda now: None
     _kept: dict[bytes, nn.Module] = field(default_factory=dict)
 
     def reweighed(self, checked: Places) -> nn.Module:
@@ -96,7 +98,7 @@ class NetworkRuns:
         task = replace(self.task, clean=clean, test=clean)
         size = replace(plan.batch, clean_size=clean_batch(len(clean), plan.batch.size))
         plan = replace(plan, batch=size, evaluate_every=0, checkpoint_every=0)
-        return fit(partial(_made, self.shape, start), task, plan)
+        return fit(partial(_made, self.shape, start), task, plan, progress=self.tell)
 
 
 def _made(shape: Network, start: dict[str, Tensor] | None) -> nn.Module:

@@ -4,7 +4,7 @@ prepare -> fit (and compare) -> judge candidates, keep one -> rank -> summary.js
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from ..files import writable_folder, write_whole
 from ..runs import RunFile
 from ..training import Config, Now, Observer, fit
 from .audit import rank, write_ranking
-from .contest import FEWEST, Arena, Contest, names_for
+from .contest import FEWEST, Arena, Contest, names_for, network_folds
 from .final_outputs import TestOutputs, TrainOutputs
 from .inspection import Say
 from .label_doubts import doubt_labels
@@ -27,6 +27,7 @@ from .network_candidates import NetworkRuns
 from .networks import choose_config, choose_network, make_model
 from .options import Options, flag
 from .preparation import Prepared, prepare
+from .stages import Stage, stages
 from .summary import METHODS, JudgedRun, summarise
 from .voice_file import write_voices
 
@@ -37,12 +38,18 @@ PREPARED = {RunFile.ENCODED, RunFile.PREPROCESS, RunFile.PREPROCESS_ARRAYS}
 
 @dataclass(frozen=True)
 class Signs:
-    """Signs of life: a line, a share of the encoding, a step of training, a fit of a candidate."""
+    """Signs of life: a line, a share of the encoding, a step of training, a fit of a candidate.
+
+    stages    what will be done, and about how much of it
+    fold      a step of a network that judges a candidate
+    """
 
     say: Say = lambda line: None
+    stages: Callable[[Sequence[Stage]], None] = lambda stages: None
     encoding: Callable[[str, int, int], None] = lambda what, done, total: None
     step: Callable[[str, Now], None] = lambda method, now: None
     judging: Callable[[str, int, int], None] = lambda candidate, done, total: None
+    fold: Callable[[Now], None] = lambda now: None
 
 
 def train(options: Options, out: Path, signs: Signs | None = None) -> runs.Json:
@@ -58,12 +65,13 @@ def run_training(options: Options, out: Path, signs: Signs) -> runs.RunSummary:
         signs.say(f"{out} is finished; remove it, or give another --out, to train again")
         return runs.read(out / RunFile.SUMMARY, runs.RunSummary)
     prepared = prepare(options, out, say=signs.say, progress=signs.encoding)
-    names_for(prepared, options)  # an unknown one is refused before any work
+    names = names_for(prepared, options)  # an unknown one is refused before any work
     plan, shape = choose_config(prepared, options), choose_network(prepared, options)
     # Only now is the folder this run's: options that were refused must not bind the next ones.
     runs.write(out / RunFile.OPTIONS, options)
     _describe(out, options, prepared, plan, shape)
     signs.say(_plan(prepared, plan, shape))
+    signs.stages(_stages(prepared, options, plan, names))
     trainer = _Trainer(prepared, shape, plan, signs)
     seen = TrainOutputs(prepared.task.train)
     ours = trainer.fit(plan, out, train=seen)
@@ -94,6 +102,16 @@ def run_training(options: Options, out: Path, signs: Signs) -> runs.RunSummary:
     runs.write(out / RunFile.SUMMARY, summary)
     shutil.rmtree(out / RunFile.ENCODED, ignore_errors=True)
     return summary
+
+
+def _stages(
+    prepared: Prepared, options: Options, plan: Config, names: Sequence[str]
+) -> tuple[Stage, ...]:
+    few = len(prepared.task.clean) < FEWEST and not prepared.judged_on
+    judged = () if few or options.method == "reweigh" or not prepared.classes else names
+    folds = 0 if prepared.judged_on == "test" else network_folds(plan, prepared.inspected.kind)
+    compare = tuple(METHODS) if options.compare else ()
+    return stages(plan, judged, folds=folds, compare=compare)
 
 
 def _check(out: Path, options: Options) -> None:
@@ -159,7 +177,7 @@ def _contest(
         return trainer.fit(plan, out / RunFile.CANDIDATES / "plain").outcome.model
 
     trained = {"reweigh": lambda: ours.outcome.model, "plain": plain}
-    networks = NetworkRuns(prepared.task, trainer.plan, trainer.shape, trained)
+    networks = NetworkRuns(prepared.task, trainer.plan, trainer.shape, trained, signs.fold)
     signs.say("judging candidates")
     return Arena(prepared, networks, options, out, signs.say, signs.judging).hold()
 

@@ -11,6 +11,7 @@ import typer
 
 from ..text import numeral
 from .bar import shown_bar
+from .time_left import TimeLeft
 
 if TYPE_CHECKING:
     from ..app import Signs
@@ -54,19 +55,35 @@ def signs() -> Iterator[Signs]:
 
     console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
     with shown_bar(console, "reading") as (bar, task):
-        quarters: dict[str, int] = {}
+
+        def show(what: str, share: float) -> None:
+            bar.update(task, description=what, completed=share, total=1.0)
+
+        watch = TimeLeft(show, None if console.is_terminal else console.print)
+        judged: list[Any] = ["", 0, 1]
 
         def encoding(what: str, done: int, total: int) -> None:
+            watch.at(what, done / max(1, total))
             bar.update(task, description=what, completed=done, total=total)
 
         def step(method: str, now: Any) -> None:
-            bar.update(task, description=f"training {method}", completed=now.step, total=now.steps)
-            quarter = 4 * now.step // now.steps
-            if not console.is_terminal and quarter != quarters.get(method, 0):
-                console.print(f"training {method}: {now.step / now.steps:.0%}")
-            quarters[method] = quarter
+            watch.at(f"training {method}", now.step / now.steps, detail=_of(now.step, now.steps))
 
         def judging(candidate: str, done: int, total: int) -> None:
-            bar.update(task, description=f"judging {candidate}", completed=done, total=total)
+            judged[:] = candidate, done, total
+            watch.at(f"judging {candidate}", done / max(1, total), detail=_of(done, total))
 
-        yield Signs(say=console.print, encoding=encoding, step=step, judging=judging)
+        def fold(now: Any) -> None:
+            candidate, done, total = judged
+            part = (done + now.step / now.steps) / max(1, total)
+            detail = f"{_of(done, total)}, step {_of(now.step, now.steps)}"
+            watch.at(f"judging {candidate}", min(1.0, part), detail=detail)
+
+        yield Signs(
+            say=console.print, stages=watch.plan, encoding=encoding, step=step, judging=judging,
+            fold=fold,
+        )  # fmt: skip
+
+
+def _of(done: int, total: int) -> str:
+    return f"{done:,} of {total:,}"

@@ -108,7 +108,7 @@ def _stages(
     prepared: Prepared, options: Options, plan: Config, names: Sequence[str]
 ) -> tuple[Stage, ...]:
     few = len(prepared.task.clean) < FEWEST and not prepared.judged_on
-    judged = () if few or options.method == "reweigh" or not prepared.classes else names
+    judged = () if few or options.method == "reweigh" else names
     folds = 0 if prepared.judged_on == "test" else network_folds(plan, prepared.inspected.kind)
     compare = tuple(METHODS) if options.compare else ()
     return stages(plan, judged, folds=folds, compare=compare)

@@ -10,6 +10,16 @@ from reweigh.audit import gradient_products, strongest
 from support import definition
 
 
+class Branches(nn.Sequential):
+    """Which of its layers runs, the data say: nothing that vmap could follow."""
+
+    def __init__(self):
+        super().__init__(nn.Linear(8, 3), nn.Linear(8, 3))
+
+    def forward(self, x):
+        return torch.cat([self[int(row.sum() > 0)](row[None]) for row in x])
+
+
 def problem(kind):
     torch.manual_seed(0)
     inner = {
@@ -22,8 +32,8 @@ def problem(kind):
             nn.Flatten(),
             nn.Linear(4, 3),
         ],
-    }[kind]
-    model = nn.Sequential(*inner)
+    }.get(kind)
+    model = Branches() if inner is None else nn.Sequential(*inner)
     for buffer in model.buffers():
         if buffer.is_floating_point():
             buffer.add_(torch.rand_like(buffer))
@@ -38,7 +48,7 @@ def judged(outputs, targets):
 
 
 @pytest.mark.parametrize("memory", [1, 200, 10**6])
-@pytest.mark.parametrize("kind", ["mlp", "batch norm", "images"])
+@pytest.mark.parametrize("kind", ["mlp", "batch norm", "images", "branches"])
 def test_products_are_those_of_single_gradients(kind, memory, monkeypatch):
     monkeypatch.setattr("reweigh.audit.voices.MEMORY", memory)
     model, loss, rows, checked = problem(kind)

@@ -9,7 +9,15 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("starlette")
 
 from support.review_browser import chromium, served
-from support.review_runs import image_run, regression_run, suspect, table_run, text_run, write_run
+from support.review_runs import (
+    image_run,
+    regression_run,
+    sure_run,
+    suspect,
+    table_run,
+    text_run,
+    write_run,
+)
 
 WIDE, NARROW = {"width": 1400, "height": 850}, {"width": 390, "height": 800}
 
@@ -307,3 +315,24 @@ def test_the_token_leaves_the_address_and_strangers_are_told_what_to_do(tmp_path
         page.goto(address.split("?")[0])
         assert "This page needs its key" in page.inner_text("body")
         page.close()
+
+
+def test_a_group_is_decided_and_undone_by_keys_and_buttons(tmp_path, opened):
+    with served(sure_run(tmp_path)) as (desk, address, _), opened(address) as page:
+        assert row(page) == 11  # the surest to be wrong
+        assert "likely wrong" in page.inner_text(".verdict")
+        assert "a cross text" in page.inner_text(".against")
+        page.keyboard.press("g")
+        page.wait_for_selector("#groups[open]")
+        button = page.get_by_role(
+            "button", name="Relabel all 4 rows given calm and suggested cross"
+        )
+        with page.expect_response(lambda answer: "/groups" in answer.url):
+            button.first.click()
+        assert decided(desk) == dict.fromkeys((5, 7, 9, 11), ("relabel", "cross"))
+        page.wait_for_function("document.querySelectorAll('#listed tbody tr').length === 1")
+        page.wait_for_selector("#card:not([aria-busy])")
+        page.keyboard.press("Escape")
+        press(page, "k")
+        press(page, "u", "u")  # the row, then the whole group
+        assert decided(desk) == {}

@@ -24,9 +24,16 @@ SCHEMA = pa.schema(
 )
 
 
-def suspect(index, given, suggested=None, example="", *, suspicion=0.9, probability=0.8, why=None):
-    """One row of suspects.parquet."""
+NEWER = {"p_wrong": pa.float64(), "suggested": pa.string(), "p_suggested": pa.float64(),
+         "flag": pa.bool_(), "source": pa.string()}  # fmt: skip
+
+
+def suspect(
+    index, given, suggested=None, example="", *, suspicion=0.9, probability=0.8, why=None, **newer
+):
+    """One row of suspects.parquet; `newer` are columns that older runs do not have."""
     return {
+        **newer,
         "index": index,
         "given_label": given,
         "suggested_label": suggested,
@@ -48,7 +55,9 @@ def write_run(folder, suspects, *, data, rows, group=1000, **source):
                  "classes": list(PETS), "rows": rows, "data": str(Path(data).absolute()),
                  "clean": None, "text_column": None, "columns": []} | source  # fmt: skip
     (folder / "source.json").write_text(json.dumps(described))
-    table = pa.Table.from_pylist(suspects, schema=SCHEMA)
+    newer = [(name, kind) for name, kind in NEWER.items() if any(name in row for row in suspects)]
+    schema = pa.schema([*SCHEMA, *(pa.field(*each) for each in newer)])
+    table = pa.Table.from_pylist(suspects, schema=schema)
     pq.write_table(table, folder / "suspects.parquet", row_group_size=group)
     ranked = table.drop_columns(["why", "example", "probability"])
     pq.write_table(ranked, folder / "audit.parquet")
@@ -119,6 +128,31 @@ def image_run(folder, count=8, *, classes=PETS, size=32):
             )
     return write_run(folder / "run", suspects, data=data, rows=count, kind="images",
                      classes=list(classes))  # fmt: skip
+
+
+def write_voices(run, *voices):
+    """Checked rows that speak about suspects: (index, product, row, label, example), all of the clean file."""
+    columns = ("index", "product", "row", "label", "example")
+    rows = [dict(zip(columns, voice, strict=True)) | {"file": "clean"} for voice in voices]
+    pq.write_table(pa.Table.from_pylist(rows), Path(run) / "voices.parquet")
+
+
+def sure_run(folder):
+    """Texts with probabilities, flags and sources; the file is not in the order of p_wrong."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    data = folder / "texts.csv"
+    data.write_text("text,label\n" + "".join(f"text {i},calm\n" for i in range(12)))
+    suspects = [
+        suspect(i, "calm", "cross" if i < 8 else None, f"text {i}", suspicion=1 - i / 100,
+                p_wrong=0.2 + i * 0.06, p_suggested=i * 0.08, flag=i >= 4,
+                source="anna" if i % 2 else "ben") | {"suggested": "cross"}
+        for i in range(12)
+    ]  # fmt: skip
+    run = write_run(folder / "run", suspects, data=data, rows=12, kind="text",
+                    classes=["calm", "cross"], text_column="text")  # fmt: skip
+    write_voices(run, (11, -3.0, 5, "cross", "a cross text"), (11, 2.0, 1, "calm", "a calm text"))
+    return run
 
 
 def regression_run(folder, rows=6):

@@ -66,8 +66,26 @@ def _gradients(model: nn.Module, criterion: Criterion, examples: Examples) -> It
     each = vmap(grad(loss), in_dims=(None, 0, 0))
     size = max(1, MEMORY // max(1, sum(p.numel() for p in trained.values())))
     for inputs, targets in zip(*(part.split(size) for part in examples), strict=True):
-        found = each(trained, inputs, targets)
-        yield torch.cat([found[name].flatten(1) for name in trained], 1)
+        try:
+            found = each(trained, inputs, targets)
+        except RuntimeError:  # a model that vmap does not follow, as one with an LSTM
+            yield _one_by_one(model, criterion, inputs, targets)
+        else:
+            yield torch.cat([found[name].flatten(1) for name in trained], 1)
+
+
+def _one_by_one(model: nn.Module, criterion: Criterion, inputs: Tensor, targets: Tensor) -> Tensor:
+    trained = [p for p in model.parameters() if p.requires_grad]
+    rows = []
+    with torch.enable_grad():
+        for k in range(len(inputs)):
+            loss = criterion(model(inputs[k : k + 1]), targets[k : k + 1])[0]
+            found = torch.autograd.grad(loss, trained, allow_unused=True)
+            pairs = zip(found, trained, strict=True)
+            rows.append(
+                torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for g, p in pairs])
+            )
+    return torch.stack(rows)
 
 
 def strongest(products: Tensor, *, most: int = MOST) -> Voices:

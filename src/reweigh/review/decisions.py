@@ -7,13 +7,16 @@ confirmed to the person once its line has reached the disk (fsync), so it surviv
 Such an end can leave a torn last line; it was never confirmed, and opening the file removes it.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from ..errors import DataError, ReweighError, SettingError, StorageError, unknown
 from ..files import locked, sync_folder
@@ -24,11 +27,19 @@ UNDO = "undo"
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided about a row; `label` is the new one of a relabelled row, else None."""
+    """What was decided about a row; `label` is the new one of a relabelled row, else None.
+
+    `group` is a name that all decisions made in one go share; None if the row was decided by itself.
+    """
 
     index: int
     action: str
     label: str | None = None
+    group: str | None = None
+
+    def says(self, other: Decision | None) -> bool:
+        """Whether another decision says the same of the row, whoever made it with which others."""
+        return other is not None and replace(self, group=other.group) == other
 
 
 Check = Callable[[Decision], None]
@@ -61,6 +72,10 @@ class History:
     def latest(self) -> int | None:
         """The row decided last, of those not undone."""
         return self._order[-1] if self._order else None
+
+    def of_group(self, group: str) -> list[int]:
+        """The rows whose standing decision is one of a group, in their order."""
+        return [index for index, made in self.standing().items() if made.group == group]
 
     def standing(self) -> Mapping[int, Decision]:
         """What stands, by row; a copy, in the order of the rows."""
@@ -96,7 +111,7 @@ def _parsed(line: bytes, check: Check) -> Decision:
         raise DataError("not JSON; expected a decision") from None
     if not isinstance(record, dict):
         raise DataError(f"{record!r} is not an object; expected a decision")
-    decision = Decision(record.get("index"), record.get("action"), record.get("label"))  # type: ignore[arg-type]
+    decision = Decision(*(record.get(each.name) for each in fields(Decision)))  # type: ignore[arg-type]
     check(decision)
     return decision
 
@@ -104,6 +119,8 @@ def _parsed(line: bytes, check: Check) -> Decision:
 def check_shape(decision: Decision, *, rows: int, label: Callable[[str], str]) -> None:
     """A row in 0 ... rows-1, a known action, a label exactly where one belongs."""
     index, action, name = decision.index, decision.action, decision.label
+    if not isinstance(decision.group, str | None):
+        raise SettingError(f"group {decision.group!r} is no name; expected one, or none")
     if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < rows:
         raise SettingError(f"index {index!r} is out of range; expected 0 to {rows - 1}")
     if action not in (*ACTIONS, UNDO):
@@ -114,6 +131,13 @@ def check_shape(decision: Decision, *, rows: int, label: Callable[[str], str]) -
         label(name)
     elif name is not None:
         raise SettingError(f"{action} came with label {name!r}; expected none")
+
+
+def _record(decision: Decision) -> dict[str, Any]:
+    record = asdict(decision)
+    if decision.group is None:
+        del record["group"]
+    return record
 
 
 class Decisions:
@@ -148,7 +172,7 @@ class Decisions:
         for decision in decisions:
             self._check(decision)
         at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        lines = [json.dumps({"at": at, **asdict(decision)}) + "\n" for decision in decisions]
+        lines = [json.dumps({"at": at, **_record(decision)}) + "\n" for decision in decisions]
         content = "".join(lines).encode()
         try:
             rest = memoryview(content)

@@ -162,9 +162,7 @@ def _paths(suspects: Suspects, changed: list[int]) -> dict[str, int]:
             f"row {places[None]} was decided on, but is no longer among the suspects, so its image is "
             "unknown; undo that decision, or train again to list it"
         )
-    return {
-        text: places[place] for place, text in enumerate(suspects.examples()) if place in places
-    }
+    return {text: places[place] for place, text in suspects.examples() if place in places}
 
 
 def _given(run: TrainedRun, suspects: Suspects, standing: Mapping[int, Decision]) -> dict[int, str]:

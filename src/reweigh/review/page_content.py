@@ -1,5 +1,7 @@
 """What the templates are given: the card of one suspect, the progress, labels to choose from."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,6 +14,8 @@ from .suspect_selection import STATES, SuspectSelection
 
 FEW = 10  # classes: each gets a number key
 MOST_OPTIONS = 2_000
+HEARD = 160  # characters of a checked row that speaks against a suspect
+SURE = 0.5  # from this probability on, a suggestion is the first thing offered
 SMALL = 160  # pixels; smaller images are enlarged with their pixels kept sharp
 
 
@@ -23,6 +27,8 @@ class Card:
     place: WalkPlace
     state: str | None
     suggestion: str | None
+    p_suggestion: float | None
+    against: tuple[ShownVoice, ...]
     text: visible_text.ShownText | None = None
     cells: tuple[tuple[str, visible_text.ShownText], ...] = ()
     more_cells: int = 0
@@ -34,17 +40,34 @@ class Card:
         """Whether the image is to be enlarged."""
         return self.picture is not None and max(self.picture.width, self.picture.height) <= SMALL
 
+    @property
+    def prominent(self) -> bool:
+        """Whether the suggestion is likely enough to be offered before anything else."""
+        return self.p_suggestion is None or self.p_suggestion >= SURE
+
+
+@dataclass(frozen=True)
+class ShownVoice:
+    """A checked row that speaks against a suspect: its place there, its label, and its content."""
+
+    place: int
+    label: str
+    text: visible_text.ShownText | None
+
 
 def card(review: ReviewState, selection: SuspectSelection, position: int) -> Card:
     """The card of the suspect at a position."""
     suspect, source = review.suspects.at(position), review.run.source
-    agrees = suspect.suggested_label == suspect.given_label
+    suggested = suspect.suggested_label if suspect.suggested is None else suspect.suggested
+    sure = suspect.probability if suspect.suggested is None else suspect.p_suggested
     shown = partial(
         Card,
         suspect,
         review.place(selection, position),
         state=in_words(review.history.of(suspect.index)),
-        suggestion=None if agrees else suspect.suggested_label,
+        suggestion=None if suggested == suspect.given_label else suggested,
+        p_suggestion=None if suggested is None else sure,
+        against=_against(review, suspect.index),
     )
     if source.kind == "text":
         return shown(text=visible_text.shortened(suspect.example, visible_text.LONGEST_TEXT))
@@ -55,6 +78,22 @@ def card(review: ReviewState, selection: SuspectSelection, position: int) -> Car
         return shown(picture=suspect_image.picture(source.data, suspect.example))
     except DataError as error:
         return shown(problem=visible_text.visible(str(error)))
+
+
+def _against(review: ReviewState, index: int) -> tuple[ShownVoice, ...]:
+    """The checked rows that speak against a suspect, the loudest first."""
+    found, kind = [], review.run.source.kind
+    for place, voice in enumerate(review.voices.get(index, [])):
+        if voice.product < 0:
+            text = None
+            if kind == "text":
+                text = visible_text.shortened(voice.example, HEARD)
+            elif kind == "table":
+                cells, _ = visible_text.cells(voice.example, target=review.run.source.target)
+                listed = ", ".join(f"{name} {cell.text}" for name, cell in cells if cell.text)
+                text = visible_text.shortened(listed, HEARD)
+            found.append(ShownVoice(place, voice.label, text))
+    return tuple(found)
 
 
 def in_words(decision: Decision | None) -> str | None:
@@ -82,7 +121,8 @@ def progress(review: ReviewState, selection: SuspectSelection) -> Json:
     """How far the review is, of all and of what is selected."""
     everything = review.progress()
     here = review.progress(selection) if selection.narrows else everything
-    return {"selection": selection, "progress": everything, "here": here}
+    precision = review.precision()
+    return {"selection": selection, "progress": everything, "here": here, "precision": precision}
 
 
 def options(review: ReviewState) -> dict[str, dict[str, int]]:
@@ -90,6 +130,8 @@ def options(review: ReviewState) -> dict[str, dict[str, int]]:
     if review.run.source.task != "classes":
         return {}
     labels = {"given": review.suspects.given, "suggested": review.suspects.suggested}
+    if review.suspects.source.names:
+        labels["source"] = review.suspects.source
     return {
         name: dict(list(column.counts().items())[:MOST_OPTIONS]) for name, column in labels.items()
     }

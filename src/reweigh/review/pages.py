@@ -5,6 +5,8 @@
     GET  /progress    how far we are        GET  /classes      the labels to choose from
     POST /decide      keep, relabel, drop or skip
     POST /undo        take back             POST /export       write the files
+    GET  /groups      suspects with the same error             POST /group   decide about one of these
+    GET  /checked/INDEX/PLACE               the image of a checked row that speaks against a suspect
 
 Nothing in an address is ever a path: images are found by row, files in a table of names.
 """
@@ -14,6 +16,7 @@ import math
 import threading
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
+from pathlib import Path
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -23,15 +26,16 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from ..errors import ReweighError, SettingError
+from ..errors import ReweighError, SettingError, unknown
 from ..runs import Json
 from . import page_content, suspect_image, visible_text
 from .decisions import Decision
 from .exports import export, exported_files
 from .gate import Gate, Keys
+from .groups import SuspectGroup
 from .page_content import in_words
 from .review_state import ReviewState
-from .suspect_selection import SHOW, SuspectSelection
+from .suspect_selection import SHOW, STATES, SuspectSelection
 from .visible_text import render
 
 STATIC = {
@@ -41,6 +45,8 @@ STATIC = {
     "entrance.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
+
+GROUP_ACTIONS = ("relabel", "keep", "drop")
 
 
 def application(review: ReviewState, keys: Keys) -> Gate:
@@ -52,9 +58,12 @@ def application(review: ReviewState, keys: Keys) -> Gate:
         Route("/progress", pages.progress),
         Route("/classes", pages.classes),
         Route("/image/{index:int}", pages.image),
+        Route("/checked/{index:int}/{place:int}", pages.checked_image),
+        Route("/groups", pages.groups),
         Route("/files/{name}", pages.file),
         Route("/static/{name}", _static),
         Route("/decide", _posted(pages.decide), methods=["POST"]),
+        Route("/group", _posted(pages.decide_group), methods=["POST"]),
         Route("/undo", _posted(pages.undo), methods=["POST"]),
         Route("/export", _posted(pages.export), methods=["POST"]),
     ]
@@ -78,6 +87,7 @@ class Pages:
             show=SHOW,
             finite=math.isfinite,
             options=page_content.options(self._review),
+            flags=self._review.suspects.flagged is not None,
             choices=page_content.choices(run.source.classes),
             **page_content.view(self._review, selection, _row(request.query_params.get("row"))),
         )
@@ -107,9 +117,42 @@ class Pages:
         position = suspects.position(request.path_params["index"])
         if position is None or source.kind != "images":
             raise HTTPException(404)
-        picture = suspect_image.picture(source.data, suspects.at(position).example)
-        content, media_type = suspect_image.content(picture)
-        return Response(content, media_type=media_type)
+        return _image(source.data, suspects.at(position).example)
+
+    def checked_image(self, request: Request) -> Response:
+        """The image of a checked row that speaks about a suspect."""
+        source = self._review.run.source
+        index, place = request.path_params["index"], request.path_params["place"]
+        voices = self._review.voices.get(index, [])
+        if place >= len(voices) or source.kind != "images":
+            raise HTTPException(404)
+        folder = source.data if voices[place].file == "data" else source.clean
+        if folder is None:
+            raise HTTPException(404)
+        return _image(folder, voices[place].example)
+
+    def groups(self, request: Request) -> Response:
+        """The suspects of a selection that have the same error."""
+        found = self._review.groups(SuspectSelection.of(request.query_params))
+        return JSONResponse({"groups": render("groups.html", groups=found)})
+
+    def decide_group(self, body: Json) -> Response:
+        """Decide about all rows of a group, then show what is left."""
+        given, suggested, source = (body.get(name) for name in ("given", "suggested", "source"))
+        count, action = body.get("count"), body.get("action")
+        named = isinstance(given, str) and isinstance(suggested, str)
+        if not named or not isinstance(source, str | None) or not isinstance(count, int):
+            raise SettingError(f"{body!r:.200} is no group; expected its labels and how many rows")
+        if action not in GROUP_ACTIONS:
+            raise unknown("action", action, GROUP_ACTIONS)
+        asked = SuspectGroup(
+            str(given), str(suggested), source, (0,) * min(count, 10**6), None, None
+        )
+        selection = _selection(body)
+        name, done = self._review.decide_group(selection, asked, str(action))
+        what = STATES[str(action)].lower()
+        said = f"{done:,} rows {what}. Undo takes all of them back."
+        return self._answer(selection, None, said=said, group=name)
 
     def file(self, request: Request) -> Response:
         """An exported file, to save."""
@@ -135,11 +178,21 @@ class Pages:
         index = body.get("index")
         if index is not None and (not isinstance(index, int) or isinstance(index, bool)):
             raise SettingError(f"index {index!r} is no row; expected a number, or none")
+        latest = self._review.latest if index is None else None
+        group = body.get("group") or (latest.group if latest else None)
+        if group is not None:
+            return self._undo_group(str(group), _selection(body))
         undone = self._review.undo(index)
         if undone is None:
             return JSONResponse({"said": "There is nothing to undo."})
         now = in_words(self._review.history.of(undone)) or "to do again"
         return self._answer(_selection(body), undone, said=f"Undone. Row {undone}: {now}.")
+
+    def _undo_group(self, group: str, selection: SuspectSelection) -> Response:
+        rows = self._review.undo_group(group)
+        if not rows:
+            return JSONResponse({"said": "There is nothing to undo."})
+        return self._answer(selection, rows[0], said=f"Undone: {len(rows):,} rows.")
 
     def export(self, body: Json) -> Response:
         """Write the files."""
@@ -148,7 +201,14 @@ class Pages:
             made = export(review.run, review.suspects, review.standing(), exact=exact)
         return JSONResponse({"exported": render("exported.html", made=made, exact=exact)})
 
-    def _answer(self, selection: SuspectSelection, row: int | None, *, said: str = "") -> Response:
+    def _answer(
+        self,
+        selection: SuspectSelection,
+        row: int | None,
+        *,
+        said: str = "",
+        group: str | None = None,
+    ) -> Response:
         view = page_content.view(self._review, selection, row)
         shown = view["card"]
         return JSONResponse(
@@ -158,8 +218,14 @@ class Pages:
                 "card": render("card.html", source=self._review.run.source, **view),
                 "progress": render("progress.html", **view),
                 "said": said,
+                "group": group,
             }
         )
+
+
+def _image(folder: Path, relative: str) -> Response:
+    content, media_type = suspect_image.content(suspect_image.picture(folder, relative))
+    return Response(content, media_type=media_type)
 
 
 def _posted(answer: Callable[[Json], Response]) -> Callable[[Request], Awaitable[Response]]:

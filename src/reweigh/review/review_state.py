@@ -5,6 +5,7 @@ rows stay in that walk, so that one can look back. A decision leads to the next 
 in the selection; after the last row comes the first.
 """
 
+import secrets
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,6 +16,8 @@ import numpy as np
 from ..errors import SettingError, unknown
 from ..runs import TrainedRun
 from .decisions import ACTIONS, UNDO, Decision, Decisions, check_shape
+from .groups import SuspectGroup, groups
+from .precision import ListPrecision, list_precision
 from .suspect_selection import OPEN, SuspectSelection
 from .suspects import Flags, Suspects
 
@@ -52,12 +55,14 @@ class ReviewState:
     """The state of a review. One lock, so that two tabs see the same order of events.
 
     history     what was decided so far
+    voices      by suspect, the checked rows that speak against it and for it
     repaired    bytes of a torn last line that were removed on opening
     """
 
     def __init__(self, run: TrainedRun) -> None:
         self.run = run
         self.suspects = Suspects(run.suspects)
+        self.voices = run.voices()
         self._decisions = Decisions(run.decisions, check=self._check)
         self.history, self.repaired = self._decisions.history, self._decisions.repaired
         self._lock = threading.Lock()
@@ -95,7 +100,7 @@ class ReviewState:
     def decide_all(self, decisions: Iterable[Decision]) -> list[Decision]:
         """Write decisions in one go, all or none; those that changed something, as they came to be."""
         plain = [self._plain(decision) for decision in decisions]
-        changed = [made for made in plain if self.history.of(made.index) != made]
+        changed = [made for made in plain if not made.says(self.history.of(made.index))]
         if changed:
             self._write(changed)
         return changed
@@ -131,6 +136,68 @@ class ReviewState:
             self._decisions.add(Decision(index, UNDO))
             self._note(index)
             return index
+
+    def groups(self, selection: SuspectSelection) -> list[SuspectGroup]:
+        """Of the suspects still to do in a selection, those with the same error, most first.
+
+        Flagged ones only or, in a run without flags, those with a suggestion.
+        """
+        if self.run.source.task != "classes":
+            return []
+        return groups(self.suspects, self._open(selection))
+
+    def decide_group(
+        self, selection: SuspectSelection, asked: SuspectGroup, action: str
+    ) -> tuple[str, int]:
+        """Decide about all rows of a group in one go; the name of the decisions, and how many.
+
+        `asked.rows` are those that the person was shown. If others are to do by now, nothing is decided.
+        """
+        for group in self.groups(selection):
+            same = (group.given, group.suggested, group.source) == (
+                asked.given, asked.suggested, asked.source
+            )  # fmt: skip
+            if same and len(group.rows) == len(asked.rows):
+                name = secrets.token_hex(8)
+                label = group.suggested if action == "relabel" else None
+                made = [Decision(index, action, label, name) for index in group.rows]
+                return name, len(self.decide_all(made))
+        raise SettingError(
+            f"the rows given {asked.given!r} and suggested {asked.suggested!r} are no longer the "
+            f"{len(asked.rows):,} that were shown; look at the groups again"
+        )
+
+    @property
+    def latest(self) -> Decision | None:
+        """The decision made last, of those not undone."""
+        with self._lock:
+            index = self.history.latest
+            return None if index is None else self.history.of(index)
+
+    def undo_group(self, name: str) -> list[int]:
+        """Take back what still stands of the decisions of a group; the rows."""
+        with self._lock:
+            rows = self.history.of_group(name)
+            if rows:
+                self._decisions.add(*(Decision(index, UNDO) for index in rows))
+                for index in rows:
+                    self._note(index)
+            return rows
+
+    def precision(self) -> ListPrecision:
+        """How many of the labels that were looked at one by one were wrong."""
+        decided = []
+        for index, made in self.standing().items():
+            position = self.suspects.position(index)
+            suggested = None if position is None else self.suspects.suggested.name(position)
+            decided.append((made, suggested))
+        return list_precision(decided)
+
+    def _open(self, selection: SuspectSelection) -> list[int]:
+        """The positions in a selection that are to do, and are flagged or have a suggestion."""
+        todo = replace(selection, show=OPEN, hinted=True)
+        found: list[int] = np.flatnonzero(self._matching(todo) & todo.states(self._states)).tolist()
+        return found
 
     def first(self, selection: SuspectSelection) -> int | None:
         """The position to begin at; None if nothing matches."""

@@ -45,6 +45,8 @@ def serve(application: object, listening: socket.socket, *, started: Callable[[]
     """Answer requests until Ctrl-C, which ends this without an error; `started` is called once ready."""
     import uvicorn
 
+    from .patience import PatientProtocol
+
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
@@ -52,13 +54,12 @@ def serve(application: object, listening: socket.socket, *, started: Callable[[]
 
     config = uvicorn.Config(
         application,  # type: ignore[arg-type]
-        http="h11",
+        http=PatientProtocol,
         ws="none",
         lifespan="off",
         log_level="warning",
         access_log=False,
         server_header=False,
-        limit_concurrency=64,
         timeout_graceful_shutdown=2,
     )
     with suppress(KeyboardInterrupt), listening:

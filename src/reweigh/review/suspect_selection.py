@@ -22,7 +22,8 @@ LONGEST_SEARCH = 200
 class SuspectSelection:
     """What to show; empty means any. `show` is a state of the rows, the rest a property of them.
 
-    `hinted` leaves only those with a suggestion: the ones whose label the model thinks is wrong.
+    `hinted` leaves only those that are flagged or, in a run without flags, those with a suggestion: the
+    ones whose label the model thinks is wrong.
     """
 
     show: str = OPEN
@@ -32,6 +33,7 @@ class SuspectSelection:
     least: float = -math.inf
     most: float = math.inf
     search: str = ""
+    source: str = ""
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> SuspectSelection:
@@ -41,6 +43,7 @@ class SuspectSelection:
             show=show if show in SHOW else OPEN,
             given=query.get("given", ""),
             suggested=query.get("suggested", ""),
+            source=query.get("source", ""),
             hinted=query.get("hinted") == "1",
             least=_number(query.get("least"), -math.inf),
             most=_number(query.get("most"), math.inf),
@@ -50,7 +53,8 @@ class SuspectSelection:
     @property
     def query(self) -> str:
         """The address's query that reads as this selection."""
-        parts = {"given": self.given, "suggested": self.suggested, "search": self.search}
+        parts = {"given": self.given, "suggested": self.suggested, "source": self.source,
+                 "search": self.search}  # fmt: skip
         if self.show != OPEN:
             parts["show"] = self.show
         if self.hinted:
@@ -72,8 +76,11 @@ class SuspectSelection:
             chosen &= suspects.given.equal(self.given)
         if self.suggested:
             chosen &= suspects.suggested.equal(self.suggested)
+        if self.source:
+            chosen &= suspects.source.equal(self.source)
         if self.hinted:
-            chosen &= suspects.suggested.codes != NONE
+            flagged = suspects.flagged
+            chosen &= suspects.suggested.codes != NONE if flagged is None else flagged
         if math.isfinite(self.least):
             chosen &= suspects.suspicion >= self.least
         if math.isfinite(self.most):

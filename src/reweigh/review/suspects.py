@@ -1,4 +1,4 @@
-"""The suspicious rows: `suspects.parquet`, most suspicious first.
+"""The suspicious rows: `suspects.parquet`, those first whose labels are surest to be wrong.
 
 What filters need (row, labels, suspicion) is held in memory: a few bytes per row. Examples are read when
 they are looked at, or one after the other to search them: at most one row group at a time, and only
@@ -20,6 +20,10 @@ from ..runs import SUSPECT_COLUMNS, Suspect, open_suspects
 from ..tables import arrow
 
 BATCH = 32
+NEEDED = ("index", "given_label", "suggested_label", "suspicion")
+NEWER = {"p_wrong": "float64", "suggested": "string", "p_suggested": "float64", "flag": "bool_",
+         "source": "string"}  # fmt: skip
+"""Columns that runs of earlier versions do not have."""
 NONE = -1  # the code of a missing label
 _PLAIN = re.compile(r"[ !#-.0-\[\]-~]*")  # what JSON never spells in another way
 
@@ -63,12 +67,29 @@ class Suspects:
         self._cards, self._scans = (
             open_suspects(path, pre_buffer=False, buffer_size=1 << 20) for _ in range(2)
         )
-        small = self._cards.read(columns=["index", "given_label", "suggested_label", "suspicion"])
+        names = set(self._cards.schema_arrow.names)
+        small = self._cards.read(columns=[*NEEDED, *(each for each in NEWER if each in names)])
+        for name, kind in NEWER.items():
+            if name not in names:
+                small = small.append_column(
+                    name, arrow().nulls(small.num_rows, getattr(arrow(), kind)())
+                )
+        self._places = _order(small)
+        small = small.take(self._places)
+        self._back = np.argsort(self._places)
         self.index: npt.NDArray[np.int64] = small["index"].to_numpy().astype(np.int64)
         self.suspicion = small["suspicion"].to_numpy().astype(np.float64)
-        self.given, self.suggested = (
-            _labels(small[name]) for name in ("given_label", "suggested_label")
+        self.p_wrong, self.p_suggested = (
+            small[name].to_numpy().astype(np.float64) for name in ("p_wrong", "p_suggested")
         )
+        best = arrow("compute").coalesce(small["suggested"], small["suggested_label"])
+        self.given, self.suggested = _labels(small["given_label"]), _labels(best)
+        self.source = _labels(small["source"])
+        flags = small["flag"].to_pylist()
+        self.flagged: Flags | None = None
+        """Which are flagged; None in a run without flags."""
+        if any(flag is not None for flag in flags):
+            self.flagged = np.array([bool(flag) for flag in flags])
         counts = [
             self._cards.metadata.row_group(g).num_rows for g in range(self._cards.num_row_groups)
         ]
@@ -85,9 +106,10 @@ class Suspects:
 
     def at(self, position: int) -> Suspect:
         """The suspect at a position, with its example."""
-        group = int(np.searchsorted(self._ends, position, side="right"))
+        in_file = int(self._places[position])
+        group = int(np.searchsorted(self._ends, in_file, side="right"))
         start = int(self._ends[group - 1]) if group else 0
-        batch, place = divmod(position - start, BATCH)
+        batch, place = divmod(in_file - start, BATCH)
         with self._reading:
             batches = self._cards.iter_batches(
                 batch_size=BATCH,
@@ -114,19 +136,26 @@ class Suspects:
             flags |= self.index == int(text[:18])
         for labels in (self.given, self.suggested):
             flags |= labels.where([wanted in name.casefold() for name in labels.names])
-        for position, example in enumerate(self.examples()):
+        for position, example in self.examples():
             if not flags[position]:
                 flags[position] = wanted in _searched(example, wanted, cells=cells)
         return flags
 
-    def examples(self) -> Iterator[str]:
-        """Every example, in the order of positions."""
+    def examples(self) -> Iterator[tuple[int, str]]:
+        """Every example with its position, in the order of the file."""
+        positions = iter(self._back.tolist())
         with self._scanning:
             for batch in self._scans.iter_batches(
                 batch_size=BATCH, columns=["example"], use_threads=False
             ):
                 for example in batch.column(0).to_pylist():
-                    yield example or ""
+                    yield next(positions), example or ""
+
+
+def _order(small: Any) -> npt.NDArray[np.int64]:
+    """Places in the file, the surest to be wrong first; where that is unknown, as they are."""
+    wrong = small["p_wrong"].to_numpy().astype(np.float64)
+    return np.argsort(-np.nan_to_num(wrong, nan=-1.0), kind="stable")
 
 
 def _searched(example: str, wanted: str, *, cells: bool) -> str:

@@ -5,11 +5,13 @@ Read in this order:
     witnesses    models that say of a row what its class may be, fitted without that row
     joint        how often each class is called each name, with intervals
     suspicion    the probability that a label is wrong, calibrated by rows whose truth is known
+    contradictions   checked rows that the others contradict
     flags        as many labels as can be flagged at a rate of false alarms
     repairs      keep, relabel or set aside; the share of right labels before and after
     sources      the error rate of each annotator, rule or file, shrunk
 """
 
+from .contradictions import Contradictions, contradictions
 from .flags import flagged_from, needed, p_values, right_share
 from .joint import Joint, estimate_joint
 from .repairs import KEEP, RELABEL, SET_ASIDE, Policy, RightLabels, right_labels
@@ -18,7 +20,7 @@ from .suspicion import LabelJudgement, Sentinels, Suspicion, judge_labels, suspe
 from .witnesses import Testimony, usual_witnesses
 
 __all__ = [
-    "KEEP", "RELABEL", "SET_ASIDE", "Joint", "LabelJudgement", "Policy", "RightLabels", "Sentinels",
-    "SourceRate", "Suspicion", "Testimony", "estimate_joint", "flagged_from", "judge_labels", "needed",
+    "KEEP", "RELABEL", "SET_ASIDE", "Contradictions", "Joint", "LabelJudgement", "Policy", "RightLabels", "Sentinels",
+    "SourceRate", "Suspicion", "Testimony", "contradictions", "estimate_joint", "flagged_from", "judge_labels", "needed",
     "p_values", "right_labels", "right_share", "source_rates", "suspect", "usual_witnesses",
 ]  # fmt: skip

@@ -105,6 +105,7 @@ class Suspicion:
     joint: Joint
     right_share: float
     by_pairs: bool
+    testimony: Testimony
 
 
 def suspect(
@@ -177,6 +178,7 @@ def judge_labels(
         shares,
         share,
         by_pairs,
+        said,
     )
 
 
@@ -249,6 +251,7 @@ def _right_counts(
     upper = np.quantile(np.diagonal(shares.draws, axis1=1, axis2=2), 0.975, axis=0) * len(given)
     counts: Reals = np.maximum(upper, FLOOR * (1 - shares.wrong) * called) / np.maximum(checked, 1)
     return counts
+    testimony: Testimony
 
 
 def _sentinel_labels(shares: Reals, labels: Places, rows: int) -> tuple[Places, Places, Reals]:

@@ -7,7 +7,7 @@ const byId = (id) => document.getElementById(id);
 const shown = () => document.querySelector("#card article");
 const narrow = matchMedia("(max-width: 56rem)");
 const filter = byId("filter");
-const made = []; // rows decided in this tab, for its own undo
+const made = []; // rows and groups decided in this tab, for its own undo
 let busy = false;
 let ahead = null; // the image a decision will lead to
 
@@ -97,8 +97,12 @@ const query = () => {
 const decide = (action, label = null) => once(async () => {
   const index = Number(shown().dataset.row);
   show(await ask("/decide", { index, action, label, query: String(query()) }));
-  made.push(index);
+  made.push({ index });
 });
+
+const listGroups = async () => {
+  byId("listed").innerHTML = (await ask(`/groups?${query()}`)).groups;
+};
 
 const go = (row) => once(async () => {
   const wanted = query();
@@ -117,7 +121,24 @@ const actions = {
   previous: () => shown()?.dataset.previous && go(shown().dataset.previous),
   following: () => shown()?.dataset.following && go(shown().dataset.following),
   undo: () => once(async () => {
-    show(await ask("/undo", { index: made.pop() ?? null, query: String(query()) }));
+    const last = made.pop() ?? { index: null };
+    show(await ask("/undo", { ...last, query: String(query()) }));
+  }),
+  groups: () => byId("groups") && once(async () => {
+    await listGroups();
+    byId("groups").showModal();
+  }),
+  group: (button) => once(async () => {
+    const { action, given, suggested, source, count } = button.dataset;
+    try {
+      const answer = await ask("/group", { action, given, suggested, source: source ?? null, count: Number(count), query: String(query()) });
+      show(answer);
+      made.push({ group: answer.group });
+      await listGroups();
+    } catch (error) {
+      byId("groups").close();
+      throw error;
+    }
   }),
   help: () => byId("help").showModal(),
   export: () => { byId("export").showModal(); document.querySelector('[data-do="write"]').focus(); },
@@ -150,7 +171,7 @@ function select(wanted) {
 // ---- keys, buttons, fields
 
 const keys = {
-  a: "accept", k: "keep", r: "relabel", d: "drop", s: "skip", u: "undo", e: "export",
+  a: "accept", k: "keep", r: "relabel", d: "drop", s: "skip", u: "undo", e: "export", g: "groups",
   ArrowLeft: "previous", ArrowRight: "following", "/": "search", "?": "help",
 };
 

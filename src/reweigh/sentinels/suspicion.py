@@ -251,7 +251,6 @@ def _right_counts(
     upper = np.quantile(np.diagonal(shares.draws, axis1=1, axis2=2), 0.975, axis=0) * len(given)
     counts: Reals = np.maximum(upper, FLOOR * (1 - shares.wrong) * called) / np.maximum(checked, 1)
     return counts
-    testimony: Testimony
 
 
 def _sentinel_labels(shares: Reals, labels: Places, rows: int) -> tuple[Places, Places, Reals]:

@@ -1,7 +1,7 @@
 """Bring docs/own-data.md and its picture in line with what the commands and benchmarks gave.
 
 python docs/own_data.py --run FOLDER   # FOLDER: where the tutorial's commands were run
-python docs/own_data.py                # only the picture and the table of results/audit
+python docs/own_data.py                # only the pictures and the tables of results/audit and results/real_data
 python docs/own_data.py --check        # only say whether they are up to date
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import real_data_block
 
 ROOT = Path(__file__).parents[1]
 PAGE, PICTURE = ROOT / "docs" / "own-data.md", ROOT / "docs" / "own-data.svg"
@@ -138,6 +139,7 @@ def main() -> None:
     asked = parser.parse_args()
     before = PAGE.read_text(encoding="utf-8")
     page = filled(before, "audit", audit_block())
+    page = filled(page, "real data", real_data_block.block())
     if asked.check:
         sys.exit(page != before)
     if asked.run is not None:
@@ -145,6 +147,7 @@ def main() -> None:
         page = filled(page, "look", looked(asked.run))
         page = filled(page, "second run", figures(asked.run / "run-2"))
     draw()
+    real_data_block.draw()
     PAGE.write_text(page, encoding="utf-8")
 
 

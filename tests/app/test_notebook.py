@@ -84,4 +84,6 @@ def test_a_number_to_predict(tmp_path):
     page = Page(reweigh.load(tmp_path / "run")._repr_html_())
     assert "mean absolute error" in page.text
     assert "a number to predict" in page.text
+    assert "error, root mean square" in page.text
+    assert "0.0%" not in page.text
     assert pd.read_parquet(tmp_path / "run" / "audit.parquet")["index"].iloc[0] >= 0

@@ -37,7 +37,7 @@ def notebook_view(run: TrainedRun) -> str | None:
     except ReweighError:
         return None
     page: str = (
-        environment("reweigh.app")
+        environment("reweigh.app", numeral=numeral)
         .get_template("notebook.html")
         .render(
             run=run.path.name, source=run.source, summary=summary, figure=described(summary),

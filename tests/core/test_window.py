@@ -348,3 +348,73 @@ def test_under_accelerate():
     window = reweigh.Reweighter(model, LOSS, safeguard=None).window(cut(train, 1), clean)
     accelerator.backward(window.loss)
     assert_gradient(model, expected, 1e-9)
+
+
+class ByRow:
+    """Several examples in one row: the loss alone knows how many."""
+
+    counts_examples = True
+
+    def __call__(self, model, batch):
+        x, y = batch
+        return LOSS(model, (x[0], y[0]))
+
+
+def test_a_row_may_hold_several_examples_or_one():
+    """One that holds several is found out by a forward that leaves no trace."""
+    torch.manual_seed(0)
+    model, loss = mlp(nn.Dropout(0.5)).double(), ByRow()
+    sizes, clean = (1, 3, 1, 2), tuple(part[None] for part in vectors(4))
+    parts = [tuple(part[None] for part in vectors(n)) for n in sizes]
+    weigh = reweigh.Reweighter(model, loss, safeguard=None)
+    theta = list(model.parameters())
+    for _ in range(2):
+        state = torch.get_rng_state()
+        direction = definition.clean_gradient(model, loss, clean)
+        losses = torch.cat([loss(model, part) for part in parts])
+        rows = [torch.autograd.grad(f, theta, retain_graph=True) for f in losses]
+        scores = torch.stack(
+            [sum((a * v).sum() for a, v in zip(row, direction, strict=True)) for row in rows]
+        )
+        after = torch.get_rng_state()
+        expected = torch.autograd.grad((weights_of(scores) * losses).sum(), theta)
+        torch.set_rng_state(state)
+        window = weigh.window(parts, clean)
+        assert [len(w) for w in window.weights] == list(sizes)
+        torch.testing.assert_close(torch.cat(window.scores), scores, rtol=1e-9, atol=1e-12)
+        model.zero_grad()
+        window.backward()
+        assert_gradient(model, expected, 1e-9)
+        assert torch.equal(torch.get_rng_state(), after)
+
+
+def test_a_micro_batch_of_one_costs_a_plain_step():
+    """Whatever the model: its score is the product of its own gradient with the clean one."""
+
+    class Odd(torch.autograd.Function):  # of which only a plain backward is known
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            assert not torch.is_grad_enabled()
+            calls.append(1)
+            return g * 2
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(5, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.b(Odd.apply(self.a(x)))
+
+    calls = []
+    model, train, clean = Net().double(), vectors(6), vectors(4)
+    weights = weights_of(definition.scores(model, LOSS, train, clean))
+    expected = definition.weighted_gradient(model, LOSS, train, weights)
+    calls.clear()
+    reweigh.Reweighter(model, LOSS, safeguard=None).window(cut(train, 1), clean).backward()
+    assert len(calls) == 6 + 1
+    assert_gradient(model, expected, 1e-9)

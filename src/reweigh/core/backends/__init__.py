@@ -6,6 +6,7 @@ order          which one is tried first
 selection      which one runs: asked for, or the cheapest exact one that can
 double_backward, forward_mode, ghost/, finite_difference
 chunked        any of them, a chunk of the batch at a time
+single_loss    a batch of one example, whose score needs none of them
 empty_share    a process without examples
 """
 

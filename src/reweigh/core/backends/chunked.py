@@ -42,6 +42,7 @@ from ..model import (
 from ..proof import Proof
 from .base import Alignment, Backend, TrainPass
 from .empty_share import is_empty, nothing
+from .single_loss import SingleLoss
 
 
 def require_chunk(chunk: int | None) -> int | None:
@@ -67,9 +68,16 @@ class _Part:
 
 
 def align_in_parts(
-    backend: Backend, pass_: TrainPass, direction: Direction, batches: Sequence[Batch]
+    backend: Backend,
+    pass_: TrainPass,
+    direction: Direction,
+    batches: Sequence[Batch],
+    single: SingleLoss | None = None,
 ) -> Alignment:
-    """Align batches one by one, all with one back-end; the alignment is that of all of them."""
+    """Align batches one by one, all with one back-end; the alignment is that of all of them.
+
+    single: for batches of one example, instead of the back-end.
+    """
     parameters = list(trainable(pass_.view.model).values())
     running = _RunningSum(parameters) if pass_.proportional else None
     parts: list[_Part] = []
@@ -82,7 +90,9 @@ def align_in_parts(
             continue
         if running is None:
             parts.append(_Part(batch, len(aligned), view.start))
-        alignment = backend.align(TrainPass(view, pass_.loss, batch), direction)
+        part = TrainPass(view, pass_.loss, batch)
+        alignment = None if single is None else single.align(part, direction)
+        alignment = alignment or backend.align(part, direction)
         share = alignment.losses if running is None else running.shares(alignment.scores)
         whole = alignment.weighted(share)  # kept: older PyTorch frees its node with it
         used.update(map(id, leaves(whole.grad_fn)))

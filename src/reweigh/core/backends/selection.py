@@ -24,6 +24,7 @@ from .chunked import align_in_parts, chunks
 from .empty_share import is_empty, nothing, without_statistics
 from .ghost import Ghost, SeveralLosses
 from .order import order_for
+from .single_loss import SingleLoss
 from .table import BACKENDS, make
 
 
@@ -83,6 +84,7 @@ class BackendSelection:
         self.asked, self.chunk = asked, chunk
         self.choice: Choice | None = None
         self.exchanges: bool | None = None
+        self._single = SingleLoss()
         self._backends = {
             name: proven(make(name, epsilon=epsilon, one_pass=one_pass)) for name in BACKENDS
         }
@@ -216,10 +218,13 @@ class BackendSelection:
                 return replace(none, shapes=[none.losses.shape for _ in parts])
             with without_statistics(pass_.view):
                 return backend.align(pass_, direction)
+        single = self._single if self.asked == "auto" else None
         if isinstance(pass_.batch, MicroBatches):
-            return align_in_parts(backend, pass_, direction, pass_.batch)
+            return align_in_parts(backend, pass_, direction, pass_.batch, single)
         if self.chunk is not None:
-            return align_in_parts(backend, pass_, direction, chunks(pass_.batch, self.chunk))
+            return align_in_parts(
+                backend, pass_, direction, chunks(pass_.batch, self.chunk), single
+            )
         return backend.align(pass_, direction)
 
 

@@ -288,6 +288,27 @@ class TestBench:
         assert second == first
         assert json.loads(out.read_text()) == written
 
+    def test_compiled_steps_are_beside_the_compiled_plain_one(self, tmp_path, monkeypatch):
+        pytest.importorskip("typer")
+        from reweigh.experiments.bench import timing
+
+        monkeypatch.setattr(timing, "COMPILE_OPTIONS", {"backend": "eager"})
+        out = tmp_path / "steps.json"
+        options = {"n": 6, "clean": [2], "threads": [1], "seconds": 0.0, "out": out}
+        (without,) = timing.run_bench(["mlp"], **options)
+        assert {row.to_compiled for row in without} == {None}
+        (rows,) = timing.run_bench(["mlp"], with_compiled=True, **options)
+        by_method = {row.method: row for row in rows}
+        assert by_method[timing.COMPILED_PLAIN].to_compiled == 1
+        ours = by_method[timing.COMPILED]
+        assert ours.runs == "ghost"
+        assert ours.compile_seconds > 0
+        assert ours.operations is ours.memory is None
+        times = by_method["auto"].milliseconds, by_method[timing.COMPILED_PLAIN].milliseconds
+        assert by_method["auto"].to_compiled == pytest.approx(times[0] / times[1])
+        (again,) = timing.run_bench(["mlp"], with_compiled=True, **options)
+        assert again == rows
+
     def test_unknown_models_are_named(self):
         from reweigh.experiments.bench import run_bench as bench
 

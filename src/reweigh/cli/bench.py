@@ -23,6 +23,13 @@ def bench(
     peers: Annotated[
         bool, typer.Option("--peers", help="Also general meta-learning libraries, if installed.")
     ] = False,
+    compiled: Annotated[
+        bool,
+        typer.Option(
+            "--compile",
+            help="Also a plain step and ours compiled, against the compiled plain step.",
+        ),
+    ] = False,
     seconds: Annotated[float, typer.Option(metavar="S", help="To time each setting for.")] = 15.0,
     out: Annotated[
         Path | None,
@@ -48,16 +55,21 @@ def bench(
     console = Console(highlight=False)
     names = list(CASES) if model is None else model.split(",")
     for part in run_bench(
-        names, n=n, clean=numbers, threads=counts, with_peers=peers, seconds=seconds, out=out
-    ):
+        names, n=n, clean=numbers, threads=counts, with_peers=peers, with_compiled=compiled,
+        seconds=seconds, out=out,
+    ):  # fmt: skip
         first = part[0]
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        for column in (first.model, "time", "median", "operations", "memory"):
+        columns = [first.model, "time", "median", "operations", "memory"]
+        if compiled:
+            columns += ["to compiled plain", "seconds to compile"]
+        for column in columns:
             table.add_column(column, justify="left" if column == first.model else "right")
         for row in part[1:]:
             label = row.method if row.method == row.runs else f"{row.method} ({row.runs})"
-            values = (row.minimum, row.median, row.operations, row.memory)
-            table.add_row(label, *(f"{value:.2f}" for value in values))
+            values = [row.minimum, row.median, row.operations, row.memory]
+            values += [row.to_compiled, row.compile_seconds] if compiled else []
+            table.add_row(label, *("" if value is None else f"{value:.2f}" for value in values))
         console.print(
             f"\nn={first.n}, m={first.m}, {first.threads} threads: a plain step takes "
             f"{first.milliseconds:.1f} ms; {first.zero_share:.0%} of the weights are zero"

@@ -17,7 +17,7 @@ from ..model import Snapshot, on_host, sources_of, with_gradient
 from ..ops import is_random
 from ..proof import Record
 from ..step import Step
-from ..torch_internals import OpOverload, same_random_numbers, written_down
+from ..torch_internals import OpOverload, is_mutable, same_random_numbers, written_down
 from .capture import CapturedPass
 from .traced_step import FIRST_OUTPUTS, TracedStep
 
@@ -140,7 +140,8 @@ def compiled(
         first = written_down(clean, flat)
         middle = [flat[0].new_empty(1), *(p.detach() for p in parameters)]
         middle[0] = traced.clean(flat)[0]
-        graphs = [first, written_down(rest, (*flat, *middle, *state))]
+        second = written_down(rest, (*flat, *middle, *state))
+        graphs = [_in_memory_order(first), _in_memory_order(second)]
     ready = tuple(
         torch.compile(graph, fullgraph=True, dynamic=False, **options) for graph in graphs
     )
@@ -150,6 +151,36 @@ def compiled(
     step = CompiledStep(traced, parameters, ready, Choice(traced.way, reason))
     step.seconds = time.perf_counter() - began
     return step
+
+
+def _in_memory_order(graph: GraphModule) -> GraphModule:
+    """Let random numbers be drawn in the order in which eager code draws them: that of the memory.
+
+    A compiler may lay a transposed tensor out anew, and would fill it in another order. Here it gets a
+    contiguous one to fill, which is transposed afterwards.
+    """
+    nodes = graph.graph
+    for node in list(nodes.nodes):
+        func = node.target
+        if not (isinstance(func, OpOverload) and is_random(func) and is_mutable(func)):
+            continue
+        like, fresh = node.meta["val"], node.args[0]
+        order = sorted(range(like.ndim), key=like.stride, reverse=True)
+        if like.is_contiguous() or not like.permute(order).is_contiguous():
+            continue
+        back = [order.index(i) for i in range(like.ndim)]
+        with nodes.inserting_before(node):
+            shape = [like.shape[i] for i in order]
+            options = {"dtype": like.dtype, "device": like.device}
+            empty = nodes.call_function(torch.ops.aten.empty.memory_format, (shape,), options)
+            drawn = nodes.call_function(func, (empty, *node.args[1:]), dict(node.kwargs))
+            view = nodes.call_function(torch.ops.aten.permute.default, (drawn, back))
+        for old in (node, fresh):
+            old.replace_all_uses_with(view, delete_user_cb=lambda user, own=node: user is not own)
+        nodes.erase_node(node)
+    nodes.lint()
+    graph.recompile()
+    return graph
 
 
 def _draws(graph: GraphModule) -> bool:

@@ -6,7 +6,12 @@ The methods alternate in one process, so that whatever else the machine does slo
 Each visit of a method lasts VISIT seconds, several short steps: in training, a step follows one of
 its kind and finds its code in the caches. The weights of all exact methods are compared. Operations
 (multiplications and additions of matrix products and convolutions) are counted by PyTorch's own
-counter. Memory is the peak of what the step's own tensors hold (memory.py).
+counter. Memory is the peak of what the step's own tensors hold (memory.py). With one thread, time is the
+processor time of that thread, which others on the machine do not add to.
+
+Compiled: a plain step and ours, both by torch.compile, in the same alternation. A user of torch.compile
+compares with the compiled plain step, so that ratio is given, too (`to_compiled`), and the time to
+compile. PyTorch's counters of operations and memory do not see into compiled code.
 """
 
 import json
@@ -35,12 +40,18 @@ from .peers import peers
 Step = Callable[[], Any]
 EXACT_TO = 2e-3  # of the largest weight, in float32
 VISIT = 0.02  # seconds: as many steps as begin within it, one at least
+COMPILED_PLAIN, COMPILED = "plain, compiled", "auto, compiled"
+COMPILE_OPTIONS: dict[str, Any] = {}  # for torch.compile, of both compiled steps
 APPROXIMATE = ("finite_difference", "betty")  # by a difference quotient
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One method on one model. Ratios are to a plain step of the same row's setting."""
+    """One method on one model. Ratios are to a plain step of the same row's setting.
+
+    to_compiled: the ratio to the compiled plain step, where that was measured, of the fastest steps.
+    compile_seconds: of the first step of a compiled method. None: not measured.
+    """
 
     model: str
     n: int
@@ -50,10 +61,12 @@ class Measurement:
     runs: str
     minimum: float
     median: float
-    operations: float
-    memory: float
+    operations: float | None
+    memory: float | None
     milliseconds: float
     zero_share: float
+    to_compiled: float | None = None
+    compile_seconds: float | None = None
 
 
 def run_bench(
@@ -63,6 +76,7 @@ def run_bench(
     clean: Sequence[int] = (10, 100),
     threads: Sequence[int] = (2,),
     with_peers: bool = False,
+    with_compiled: bool = False,
     seconds: float = 15.0,
     out: Path | None = None,
 ) -> Iterator[list[Measurement]]:
@@ -77,9 +91,12 @@ def run_bench(
     try:
         for name, m, count in product(models, clean, threads):
             done = [r for r in rows if (r.model, r.n, r.m, r.threads) == (name, n, m, count)]
-            if not done:
+            if not done or (with_compiled and COMPILED_PLAIN not in {r.method for r in done}):
                 torch.set_num_threads(count)
-                done = measure(name, n, m, with_peers=with_peers, seconds=seconds)
+                rows = [r for r in rows if r not in done]
+                done = measure(
+                    name, n, m, with_peers=with_peers, with_compiled=with_compiled, seconds=seconds
+                )
                 rows += done
                 if out is not None:
                     write_whole(out, json.dumps(_document(rows), indent=1) + "\n")
@@ -88,37 +105,47 @@ def run_bench(
         torch.set_num_threads(before)
 
 
-def measure(name: str, n: int, m: int, *, with_peers: bool, seconds: float) -> list[Measurement]:
+def measure(
+    name: str, n: int, m: int, *, with_peers: bool, seconds: float, with_compiled: bool = False
+) -> list[Measurement]:
     """Every method on one model, in alternation for about `seconds`, after two rounds to warm up."""
     torch.manual_seed(0)
     case = CASES[name]
     model = case.model()
     train, clean = case.batch(n), case.batch(m)
     steps, runs, zero = _steps(model, case.loss, train, clean, with_peers=with_peers)
+    compiling: dict[str, float] = {}
+    if with_compiled:
+        compiled, compiling = _compiled_steps(model, case.loss, train, clean, runs)
+        steps |= compiled
     for _ in range(1 if case.heavy else 2):
         for step in steps.values():
             step()
     times: dict[str, list[float]] = {method: [] for method in steps}
     end = time.perf_counter() + seconds
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     while time.perf_counter() < end or len(times["plain"]) < 2:
         for method, step in steps.items():
-            over = time.perf_counter() + VISIT
-            while (began := time.perf_counter()) < over:
+            over = clock() + VISIT
+            while (began := clock()) < over:
                 step()
-                times[method].append(time.perf_counter() - began)
+                times[method].append(clock() - began)
     # Some steps also prove themselves, which costs more: the least of three in a row does not.
-    flops = {method: min(_operations(step) for _ in range(3)) for method, step in steps.items()}
-    bytes_ = {method: peak_bytes(step) for method, step in steps.items()}
-    base = times["plain"]
+    seen = {method: step for method, step in steps.items() if method not in compiling}
+    flops = {method: min(_operations(step) for _ in range(3)) for method, step in seen.items()}
+    bytes_ = {method: peak_bytes(step) for method, step in seen.items()}
+    base, fastest = times["plain"], min(times.get(COMPILED_PLAIN, [0.0]))
     return [
         Measurement(
             name, n, m, torch.get_num_threads(), method, runs.get(method, method),
             minimum=min(values) / min(base),
             median=statistics.median(values) / statistics.median(base),
-            operations=flops[method] / flops["plain"],
-            memory=bytes_[method] / bytes_["plain"],
+            operations=flops[method] / flops["plain"] if method in flops else None,
+            memory=bytes_[method] / bytes_["plain"] if method in bytes_ else None,
             milliseconds=1e3 * min(values),
             zero_share=zero,
+            to_compiled=min(values) / fastest if fastest else None,
+            compile_seconds=compiling.get(method),
         )
         for method, values in times.items()
     ]  # fmt: skip
@@ -162,17 +189,44 @@ def _steps(
                     f"weights of {method} differ from those of auto by {error:.2g}"
                 )
 
-    def optimized(part: Step) -> Step:
-        def step() -> None:
-            optimizer.zero_grad()
-            part()
-            optimizer.step()
-
-        return step
-
-    steps = {"plain": optimized(lambda: loss(model, train).mean().backward())}
-    steps |= {method: optimized(call) for method, call in weighers.items()}
+    steps = {"plain": _optimized(optimizer, lambda: loss(model, train).mean().backward())}
+    steps |= {method: _optimized(optimizer, call) for method, call in weighers.items()}
     return steps, runs, float((auto == 0).float().mean())
+
+
+def _optimized(optimizer: torch.optim.Optimizer, part: Step) -> Step:
+    def step() -> None:
+        optimizer.zero_grad()
+        part()
+        optimizer.step()
+
+    return step
+
+
+def _compiled_steps(
+    model: nn.Module, loss: Any, train: Any, clean: Any, runs: dict[str, str]
+) -> tuple[dict[str, Step], dict[str, float]]:
+    """A plain step and ours, compiled, each run once; and how long that took. Adds to `runs`."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
+    mean = torch.compile(lambda batch: loss(model, batch).mean(), **COMPILE_OPTIONS)
+    reweighter = Reweighter(model, loss, safeguard=None, compile=COMPILE_OPTIONS or True)
+
+    def weigh() -> None:
+        reweighter(train, clean).loss.backward()
+
+    steps = {
+        COMPILED_PLAIN: _optimized(optimizer, lambda: mean(train).backward()),
+        COMPILED: _optimized(optimizer, weigh),
+    }
+    seconds: dict[str, float] = {}
+    for method, step in steps.items():
+        began = time.perf_counter()
+        step()
+        seconds[method] = time.perf_counter() - began
+    log = reweighter.compiled
+    refused = None if log is None else log.refused
+    runs[COMPILED] = str(reweighter.backend) if refused is None else f"eager: {refused}"
+    return steps, seconds
 
 
 def _operations(step: Step) -> int:

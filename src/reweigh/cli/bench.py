@@ -1,10 +1,18 @@
 """`reweigh bench`: the cost of a reweighed step, as a ratio to a plain one."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..experiments.bench import Measurement
 
 app = typer.Typer()
 
@@ -43,7 +51,6 @@ def bench(
     """Time, operations and memory of every back-end, taking turns with a plain step."""
     numbers, counts = _numbers("-m", m), _numbers("--threads", threads)
     from rich.console import Console
-    from rich.table import Table
 
     from ..files import writable_folder
 
@@ -59,28 +66,34 @@ def bench(
         seconds=seconds, out=out,
     ):  # fmt: skip
         first = part[0]
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        columns = [first.model, "time", "median", "operations", "memory"]
-        if compiled:
-            columns += ["to compiled plain", "seconds to compile"]
-        for column in columns:
-            table.add_column(column, justify="left" if column == first.model else "right")
-        for row in part[1:]:
-            label = row.method if row.method == row.runs else f"{row.method} ({row.runs})"
-            values = [row.minimum, row.median, row.operations, row.memory]
-            values += [row.to_compiled, row.compile_seconds] if compiled else []
-            table.add_row(label, *("" if value is None else f"{value:.2f}" for value in values))
         console.print(
             f"\nn={first.n}, m={first.m}, {first.threads} threads: a plain step takes "
             f"{first.milliseconds:.1f} ms; {first.zero_share:.0%} of the weights are zero"
         )
-        console.print(table)
+        console.print(_table(part, compiled=compiled))
     if out is not None:
         from ..report import write_bench_figure
 
         kept = json.loads(out.read_text(encoding="utf-8"))["rows"]  # also of earlier calls
         figure = write_bench_figure(kept, out.with_suffix(".svg"))
         console.print(f"\n{out} and {figure}", soft_wrap=True)
+
+
+def _table(rows: Sequence[Measurement], *, compiled: bool) -> Table:
+    """The methods of one setting; the first row is the plain step, which the others are ratios to."""
+    from rich.table import Table
+
+    columns = [rows[0].model, "time", "median", "operations", "memory"]
+    columns += ["to compiled plain", "seconds to compile"] if compiled else []
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="right" if place else "left")
+    for row in rows[1:]:
+        label = row.method if row.method == row.runs else f"{row.method} ({row.runs})"
+        values = [row.minimum, row.median, row.operations, row.memory]
+        values += [row.to_compiled, row.compile_seconds] if compiled else []
+        table.add_row(label, *("" if value is None else f"{value:.2f}" for value in values))
+    return table
 
 
 def _numbers(option: str, text: str) -> list[int]:

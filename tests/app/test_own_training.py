@@ -177,6 +177,29 @@ def test_checked_rows_speak_against_wrong_labels(run):
     assert np.mean(against) > 0.9  # a wrong "cat" hurts checked dogs, not checked cats
 
 
+def test_a_wrong_checked_row_is_named_first_of_all(tmp_path):
+    write_tables(tmp_path, rows=200, clean=40)
+    checked = pd.read_csv(tmp_path / "checked.csv")
+    length = checked["length"].where(checked["label"] == "eel")
+    spoilt = int(length.idxmax())  # plainly an eel
+    checked.loc[spoilt, "label"] = "cat"
+    checked.to_csv(tmp_path / "checked.csv", index=False)
+    options = Options(data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="label", method="reweigh", steps=5)  # fmt: skip
+    summary, _ = said(options, tmp_path / "run")
+    first = summary["checked_doubts"][0]
+    assert (first["file"], first["row"], first["label"], first["rival"]) == (
+        "clean",
+        spoilt,
+        "cat",
+        "eel",
+    )
+    assert (
+        f"row {spoilt} of the clean file, checked as 'cat', looks like 'eel'"
+        in summary["warnings"][0]["what"]
+    )
+    assert len(summary["checked_doubts"]) <= 3
+
+
 def test_checked_rows_may_be_marked_in_the_table(tmp_path):
     frame, _ = table(200, 0, noise=0.3)
     frame["checked"] = 0

@@ -15,6 +15,7 @@ Read in this order:
     final_outputs    what the final model says of each row
     advice           what to know before trusting it
     summary          the figures of a run, and how much better it is than plain training
+    checked_doubts   checked rows that the others contradict
     label_doubts     the probability that each label is wrong (label_errors, label_sources)
     fixing           what to do with each label
     audit            the ranking of its rows; voice_file, who speaks against the first of

@@ -17,6 +17,7 @@ from ..files import writable_folder, write_whole
 from ..runs import RunFile
 from ..training import Config, Now, Observer, fit
 from .audit import rank, write_ranking
+from .checked_doubts import with_checked_doubts
 from .contest import FEWEST, Arena, Contest, names_for, network_folds
 from .final_outputs import TestOutputs, TrainOutputs
 from .inspection import Say
@@ -99,6 +100,7 @@ def run_training(options: Options, out: Path, signs: Signs) -> runs.RunSummary:
         prepared, plan, shape, {plan.method: ours, **rivals}, ranking, contest=contest,
         labels=None if doubts is None else label_errors(prepared, doubts, sources),
     )  # fmt: skip
+    summary = with_checked_doubts(summary, prepared, doubts)
     runs.write(out / RunFile.SUMMARY, summary)
     shutil.rmtree(out / RunFile.ENCODED, ignore_errors=True)
     return summary

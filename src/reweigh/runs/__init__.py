@@ -13,7 +13,7 @@ from .json_values import Json, as_json, differences, of_json
 from .reading import TrainedRun, open_run, open_suspects, read, reading_parquet, versioned, write
 from .schema import (
     AUDIT_COLUMNS, FALSE_ALARMS, SUSPECT_COLUMNS, VOICE_COLUMNS, Advice, CalibrationBin,
-    CandidateFigures,
+    CandidateFigures, CheckedDoubt,
     ClassErrors, EncoderState, Estimate, FixSummary, LabelErrors, LabelFix, LabelPair,
     MethodComparison, ModelDescription, Network, PairErrors, RunSource, RunSummary, SourceErrors,
     Suspect, TrainingPlan, UnusedColumn, Voice, Winner, WinnerPart,

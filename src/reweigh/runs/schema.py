@@ -335,6 +335,23 @@ class LabelFix:
 
 
 @dataclass(frozen=True)
+class CheckedDoubt:
+    """A checked row that models of the other checked rows and the data contradict.
+
+    file, row    where it is: "clean" or "data", and its position there, from 0
+    p_label      mean probability of its label, by models that have not seen the row
+    rival        the likeliest other label; p_rival its mean probability
+    """
+
+    file: str
+    row: int
+    label: str
+    p_label: float
+    rival: str
+    p_rival: float
+
+
+@dataclass(frozen=True)
 class RunSummary:
     """The results of a finished run.
 
@@ -351,6 +368,7 @@ class RunSummary:
     expected         accuracy of such a choice on rows that had no part in it
     why_chosen       one or two sentences
     notes            what was guessed about the form of the files
+    checked_doubts   checked rows that the others contradict
     """
 
     metric: str
@@ -375,6 +393,7 @@ class RunSummary:
     why_chosen: str = ""
     labels: LabelErrors | None = None
     notes: tuple[str, ...] = ()
+    checked_doubts: tuple[CheckedDoubt, ...] = ()
 
 
 @dataclass(frozen=True)

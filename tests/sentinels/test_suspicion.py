@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from reweigh.candidates import PlainData
-from reweigh.sentinels import estimate_joint, suspect
+from reweigh.sentinels import Mixing, estimate_joint, suspect
 from reweigh.sentinels.suspicion import PENALTY, fit_logistic
 
 TRANSITION = np.array([[0.7, 0.3, 0.0], [0.05, 0.9, 0.05], [0.2, 0.0, 0.8]])
@@ -83,7 +83,8 @@ def test_the_joint_is_exact_where_the_classes_are_told_apart():
     draw = np.random.default_rng(0)
     truth, given = draw.integers(0, 3, 600), draw.integers(0, 3, 600)
     labels = np.repeat(np.arange(3), 50)
-    found = estimate_joint(np.eye(3)[truth], given, np.eye(3)[labels], labels, seed=0)
+    mixing = Mixing.of(np.eye(3)[truth], given)
+    found = estimate_joint(mixing, np.eye(3)[labels], labels, seed=0)
     counts = np.zeros((3, 3))
     np.add.at(counts, (truth, given), 1 / 600)
     np.testing.assert_allclose(found.shares, counts, atol=0.01)
@@ -97,11 +98,11 @@ def test_the_fit_is_the_minimum_of_its_objective():
     def objective(beta):
         z = beta[0] + evidence @ beta[1:]
         losses = np.log1p(np.exp(z)) - wrong * z
-        usual = np.array([0, 1.0, 0, 0])
+        usual = np.array([0, 0.5, 0.2, 0.3])
         pull = np.array([0.1, PENALTY, PENALTY, PENALTY])
         return (weights * losses).sum() + (pull * (beta - usual) ** 2).sum() / 2
 
-    found = fit_logistic(evidence, wrong, weights)
+    found = fit_logistic(evidence, wrong, weights, np.array([0.5, 0.2, 0.3]))
     best = objective(found)
     for direction in np.eye(4):
         for step in (-1e-3, 1e-3):

@@ -13,14 +13,15 @@ Read in this order:
 
 from .contradictions import Contradictions, contradictions
 from .flags import flagged_from, needed, p_values, right_share
-from .joint import Joint, estimate_joint
+from .joint import Joint, Mixing, estimate_joint
 from .repairs import KEEP, RELABEL, SET_ASIDE, Policy, RightLabels, right_labels
 from .sources import SourceRate, source_rates
-from .suspicion import LabelJudgement, Sentinels, Suspicion, judge_labels, suspect
+from .suspicion import LabelJudgement, Sentinels, Suspicion, hear_witnesses, judge_labels, suspect
 from .witnesses import Testimony, usual_witnesses
 
 __all__ = [
-    "KEEP", "RELABEL", "SET_ASIDE", "Contradictions", "Joint", "LabelJudgement", "Policy", "RightLabels", "Sentinels",
-    "SourceRate", "Suspicion", "Testimony", "contradictions", "estimate_joint", "flagged_from", "judge_labels", "needed",
-    "p_values", "right_labels", "right_share", "source_rates", "suspect", "usual_witnesses",
+    "KEEP", "RELABEL", "SET_ASIDE", "Contradictions", "Joint", "LabelJudgement", "Mixing", "Policy", "RightLabels",
+    "Sentinels", "SourceRate", "Suspicion", "Testimony", "contradictions", "estimate_joint", "flagged_from",
+    "hear_witnesses", "judge_labels", "needed", "p_values", "right_labels", "right_share", "source_rates", "suspect",
+    "usual_witnesses",
 ]  # fmt: skip

@@ -5,10 +5,11 @@
     M_y        mean of p(x) over the checked rows of class y
 
 If errors depend on the true class alone, rows called g are a mixture of the classes: a_g = sum_y r_g(y) M_y.
-This holds whether or not p is calibrated. Few checked rows make M uncertain, so the mixture is kept
-near what expectation maximisation finds from p itself (candidates/posterior.py):
+This holds whether or not p is calibrated. Few checked rows make M uncertain, so the mixture is kept near a
+prior: between what expectation maximisation finds from p itself (candidates/posterior.py) and "labels are right":
 
-    r_g = argmin  |a_g - sum_y r(y) M_y|^2 + PULL / m_y (r(y) - em_g(y))^2 summed over y,    r >= 0, sum 1
+    prior_g = u em_g + (1 - u) [y = g]
+    r_g     = argmin  |a_g - sum_y r(y) M_y|^2 + pull / m_y (r(y) - prior_g(y))^2 summed over y,   r >= 0, sum 1
 
 Where the given labels of the checked rows are known, too (`with_pairs`), counting is better than that: it holds
 for errors of every kind, if the checked rows were drawn at random. The share of wrong labels is then that
@@ -16,8 +17,9 @@ of the checked rows, and errors are spread over pairs as theirs are; the estimat
 PRIOR_ROWS rows and as PRIOR_ERRORS errors. Right labels are the rest of the rows called g.
 
 Intervals: the Bayesian bootstrap. Checked rows of a class get weights from a flat Dirichlet distribution,
-M and r are found anew DRAWS times; the middle 95% is the interval. Train rows are many, and taken as
-they are.
+u is drawn from 0 to 1 and pull from PULL / 100 to PULL, M and r are found anew DRAWS times; the middle 95% is the
+interval. So it is wide where p does not tell the classes apart, and the prior decides. Train rows are many, and
+taken as they are.
 """
 
 from __future__ import annotations
@@ -73,25 +75,45 @@ class Joint:
         return of_class
 
 
-def estimate_joint(
-    p: Reals, given: Places, p_checked: Reals, labels: Places, *, seed: int
-) -> Joint:
-    """From p(y | x) of train [n, classes] and checked rows [m, classes], both of unseen rows."""
-    classes = p.shape[1]
-    _, q = settle(p, given)
-    calls = np.bincount(given, minlength=classes)
-    held = np.maximum(calls, 1)[:, None]
-    means, pulled_to = np.zeros((classes, classes)), np.zeros((classes, classes))
-    np.add.at(means, given, p)
-    np.add.at(pulled_to, given, q)
-    means, pulled_to = means / held, pulled_to / held
-    weights = _bootstraps(labels, classes, seed)
-    found = np.stack([
-        _mixtures(means, pulled_to, p_checked, labels, row_weights) for row_weights in weights
+@dataclass(frozen=True, eq=False)
+class Mixing:
+    """What is known of the rows called each name: calls [g], means of p [g, y], em [g, y]."""
+
+    calls: Places
+    means: Reals
+    em: Reals
+
+    @classmethod
+    def of(cls, p: Reals, given: Places) -> Mixing:
+        """From p(y | x) of the train rows [n, classes], which have not learnt them."""
+        classes = p.shape[1]
+        _, q = settle(p, given)
+        calls = np.bincount(given, minlength=classes)
+        means, em = np.zeros((classes, classes)), np.zeros((classes, classes))
+        np.add.at(means, given, p)
+        np.add.at(em, given, q)
+        held = np.maximum(calls, 1)[:, None]
+        return cls(calls, means / held, em / held)
+
+    def shares(
+        self, p_checked: Reals, labels: Places, weights: Reals, *, trust: float, pull: float
+    ) -> Reals:
+        """J [y, g] from checked rows with weights; `trust` is u."""
+        prior = trust * self.em + (1 - trust) * np.eye(len(self.calls))
+        found = _mixtures(self.means, prior, p_checked, labels, weights, pull)
+        joined: Reals = (found * (self.calls / self.calls.sum())[:, None]).T
+        return joined
+
+
+def estimate_joint(mixing: Mixing, p_checked: Reals, labels: Places, *, seed: int) -> Joint:
+    """From the train rows and p(y | x) of checked rows [m, classes], which have not been learnt, either."""
+    weights = _bootstraps(labels, len(mixing.calls), seed)
+    priors = Draws(seed, "priors").uniform(2 * len(weights)).reshape(2, -1)
+    draws = np.stack([
+        mixing.shares(p_checked, labels, each, trust=u, pull=PULL * 10 ** (-2 * v))
+        for each, u, v in zip(weights, *priors, strict=True)
     ])  # fmt: skip
-    shares = found * (calls / calls.sum())[None, :, None]  # [b, g, y]
-    each = shares.transpose(0, 2, 1)
-    return Joint(each[0], each[1:], weights[1:])
+    return Joint(draws.mean(0), draws, weights)
 
 
 def with_pairs(found: Joint, given: Places, labels: Places, *, seed: int) -> Joint:
@@ -100,7 +122,7 @@ def with_pairs(found: Joint, given: Places, labels: Places, *, seed: int) -> Joi
     weights = _exponential(len(found.draws), m, seed)
     weights *= m / weights.sum(1, keepdims=True)
     each = [
-        _counted(prior, given, labels, row_weights)
+        counted(prior, given, labels, row_weights)
         for row_weights, prior in zip(
             [np.ones(m), *weights], [found.shares, *found.draws], strict=True
         )
@@ -108,7 +130,7 @@ def with_pairs(found: Joint, given: Places, labels: Places, *, seed: int) -> Joi
     return Joint(each[0], np.stack(each[1:]), weights)
 
 
-def _counted(prior: Reals, given: Places, labels: Places, weights: Reals) -> Reals:
+def counted(prior: Reals, given: Places, labels: Places, weights: Reals) -> Reals:
     """J from pairs of labels, by weight."""
     called, errors = prior.sum(0), prior * (1 - np.eye(len(prior)))
     share = (weights @ (given != labels) + PRIOR_ROWS * errors.sum()) / (len(labels) + PRIOR_ROWS)
@@ -128,17 +150,17 @@ def _exponential(count: int, rows: int, seed: int) -> Reals:
 
 
 def _bootstraps(labels: Places, classes: int, seed: int) -> Reals:
-    """[1 + b, m] weights of the checked rows: all ones first."""
+    """[b, m] weights of the checked rows."""
     weights = _exponential(DRAWS if classes <= MANY else FEWER, len(labels), seed)
     for c in range(classes):
         of_class = labels == c
         if of_class.any():
             weights[:, of_class] *= of_class.sum() / weights[:, of_class].sum(1, keepdims=True)
-    return np.concatenate([np.ones((1, len(labels))), weights])
+    return weights
 
 
 def _mixtures(
-    means: Reals, pulled_to: Reals, p_checked: Reals, labels: Places, weights: Reals
+    means: Reals, prior: Reals, p_checked: Reals, labels: Places, weights: Reals, strength: float
 ) -> Reals:
     """r [g, y] of each given label."""
     from scipy.optimize import nnls
@@ -147,12 +169,12 @@ def _mixtures(
     sums, counts = np.zeros((classes, classes)), np.bincount(labels, weights, classes)
     np.add.at(sums, labels, p_checked * weights[:, None])
     of_class = (sums + np.eye(classes) * 1e-3) / (counts[:, None] + 1e-3)
-    pull = np.sqrt(PULL / np.maximum(counts, 1))
+    pull = np.sqrt(strength / np.maximum(counts, 1))
     firm = 1e3
     matrix = np.concatenate([of_class.T, np.diag(pull), np.full((1, classes), firm)])
     found = np.empty((classes, classes))
     for g in range(classes):
-        aim = np.concatenate([means[g], pull * pulled_to[g], [firm]])
+        aim = np.concatenate([means[g], pull * prior[g], [firm]])
         found[g] = nnls(matrix, aim)[0]
     mixtures: Reals = found / np.maximum(found.sum(1, keepdims=True), 1e-12)
     return mixtures

@@ -11,8 +11,9 @@ sentinels above only help to fit, with SIMULATED of their weight.
     evidence e_w(x, g)    log of the largest p_w(c), c != g, over p_w(g): one per witness, out of fold
     evidence e_0(x, g)    logit of 1 - q(g),   q(c) proportional to p(c) J[c, g] / sum_g' J[c, g']
     probability           p_wrong = sigmoid(b + sum_w beta_w e_w)
-    fitted                on the sentinels, by weight; penalty PENALTY / 2 |beta - (1, 0, 0, ...)|^2:
-                          the posterior e_0 is believed until checked rows say otherwise
+    fitted                on the sentinels, by weight; penalty PENALTY / 2 |beta - usual|^2, with usual
+                          POSTERIOR for e_0 and the rest of 1 shared by the others, until checked rows
+                          say otherwise
     suggestion            the c != g with the largest q(c);  its probability p_wrong sigmoid(a + d l), l the
                           logit of q(c) / (1 - q(g)); a and d are fitted to the sentinels that are wrong
 
@@ -33,10 +34,10 @@ from ..candidates import Places, PlainData, Reals, deal
 from ..rng import Draws
 from ..runs import Estimate
 from .flags import flagged_from, p_values, rate_at, right_share
-from .joint import Joint, estimate_joint, with_pairs
+from .joint import PULL, Joint, Mixing, counted, estimate_joint, with_pairs
 from .witnesses import Testimony, hear, usual_witnesses
 
-PENALTY = 1.0
+PENALTY, POSTERIOR = 1.0, 0.3
 FARTHEST = 8.0
 PARTS = 5
 MOST_LABELS = 20
@@ -117,14 +118,25 @@ def suspect(
     tell: Callable[[int, int], None] = lambda done, total: None,
 ) -> Suspicion:
     """Judge every train row; `checked_given` [m] are labels that checked rows were given, -1 if unknown."""
+    said = hear_witnesses(data, trees=trees, seed=seed, tell=tell)
+    return judge_labels(data.given, data.labels, said, seed=seed, checked_given=checked_given)
+
+
+def hear_witnesses(
+    data: PlainData,
+    *,
+    trees: bool,
+    seed: int,
+    tell: Callable[[int, int], None] = lambda done, total: None,
+) -> Testimony:
+    """What the usual witnesses say of every row, in PARTS parts."""
     m = len(data.labels)
     parts = max(2, min(PARTS, m // 2))
     folds = np.empty(m, dtype=np.int64)
     for part, places in enumerate(deal(data.labels, parts=parts, repeats=1, seed=seed)[0]):
         folds[places] = part
     train_folds = Draws(seed, "train parts").permutation(len(data.given)) % parts
-    said = hear(data, usual_witnesses(trees=trees), folds, train_folds, tell=tell)
-    return judge_labels(data.given, data.labels, said, seed=seed, checked_given=checked_given)
+    return hear(data, usual_witnesses(trees=trees), folds, train_folds, tell=tell)
 
 
 def judge_labels(
@@ -137,7 +149,8 @@ def judge_labels(
 ) -> Suspicion:
     """From what the witnesses said to probabilities and flags; `checked_given` [m] is -1 if unknown."""
     p, p_checked = said.truth()
-    shares = estimate_joint(p, given, p_checked, labels, seed=seed)
+    mixing = Mixing.of(p, given)
+    shares = estimate_joint(mixing, p_checked, labels, seed=seed)
     if checked_given is None:
         checked_given = np.full(len(labels), -1)
     known = np.flatnonzero(checked_given >= 0)
@@ -148,14 +161,16 @@ def judge_labels(
         weight = np.full(len(known), len(given) / len(known))
     else:
         row, label, weight = _sentinel_labels(shares.shares, labels, len(given))
-    transition = shares.shares + 1e-6
-    transition = transition / transition.sum(1, keepdims=True)
-    train = _Evidence.of(said.train, p, transition, np.arange(len(given)), given)
-    sentinels = _Evidence.of(said.checked, p_checked, transition, row, label)
+    turned = _transitions(
+        mixing, p_checked, labels, said.folds, checked_given if by_pairs else None
+    )
+    everyone = np.arange(len(given))
+    train = _Evidence.of(said.train, p, turned, said.train_folds, everyone, given)
+    sentinels = _Evidence.of(said.checked, p_checked, turned, said.folds, row, label)
     learnt = [_Known(sentinels, row, label, weight)]
     if by_pairs:
         extra, name, counts = _sentinel_labels(shares.shares, labels, len(given))
-        evidence = _Evidence.of(said.checked, p_checked, transition, extra, name)
+        evidence = _Evidence.of(said.checked, p_checked, turned, said.folds, extra, name)
         learnt.append(_Known(evidence, extra, name, SIMULATED * counts))
     p_train, p_sentinels = np.empty((len(given), 2)), np.empty((len(row), 2))
     for part in range(int(said.folds.max()) + 1):
@@ -212,8 +227,8 @@ class _Fitted:
         wrong = (label != truth).astype(np.float64)
         hit = (top == truth).astype(np.float64)
         return cls(
-            fit_logistic(evidence, wrong, weight),
-            fit_logistic(logits[:, None], hit, weight * wrong),
+            fit_logistic(evidence, wrong, weight, usual_coefficients(evidence.shape[1])),
+            fit_logistic(logits[:, None], hit, weight * wrong, np.ones(1)),
         )
 
     def judge(self, evidence: _Evidence, rows: Flags) -> Reals:
@@ -253,6 +268,27 @@ def _right_counts(
     return counts
 
 
+def _transitions(
+    mixing: Mixing, p_checked: Reals, labels: Places, folds: Places, checked_given: Places | None
+) -> Reals:
+    """[parts, y, g] how often y is called g, found without the checked rows of each part.
+
+    With them, a class whose checked rows look odd would seem to be called right more often, those rows
+    would seem less odd than train rows, and flags would break their promise.
+    """
+    found = []
+    for part in range(int(folds.max()) + 1):
+        rest = folds != part
+        shares = mixing.shares(
+            p_checked[rest], labels[rest], np.ones(int(rest.sum())), trust=0.5, pull=0.1 * PULL
+        )
+        if checked_given is not None:
+            known = rest & (checked_given >= 0)
+            shares = counted(shares, checked_given[known], labels[known], np.ones(int(known.sum())))
+        found.append((shares + 1e-6) / (shares + 1e-6).sum(1, keepdims=True))
+    return np.stack(found)
+
+
 def _sentinel_labels(shares: Reals, labels: Places, rows: int) -> tuple[Places, Places, Reals]:
     """Row, label and weight of every sentinel."""
     classes = len(shares)
@@ -274,10 +310,16 @@ class _Evidence:
 
     @classmethod
     def of(
-        cls, said: Mapping[str, Reals], p: Reals, transition: Reals, rows: Places, labels: Places
+        cls,
+        said: Mapping[str, Reals],
+        p: Reals,
+        turned: Reals,
+        folds: Places,
+        rows: Places,
+        labels: Places,
     ) -> _Evidence:
         each = np.arange(len(rows))
-        joint_p = np.maximum(p[rows], 1e-9) * transition[:, labels].T
+        joint_p = np.maximum(p[rows], 1e-9) * turned[folds[rows], :, labels]
         q = joint_p / joint_p.sum(1, keepdims=True)
         own = q[each, labels].copy()
         columns = [_clipped(np.log(np.maximum(1 - own, 1e-9)) - np.log(np.maximum(own, 1e-9)))]
@@ -300,11 +342,16 @@ def _clipped(values: Reals) -> Reals:
     return np.asarray(np.clip(values, -FARTHEST, FARTHEST))
 
 
-def fit_logistic(evidence: Reals, wrong: Reals, weights: Reals) -> Reals:
+def usual_coefficients(count: int) -> Reals:
+    """[count] where the fit starts from: what is believed without checked rows."""
+    rest = np.full(count - 1, (1 - POSTERIOR) / max(count - 1, 1))
+    return np.concatenate([[POSTERIOR], rest])
+
+
+def fit_logistic(evidence: Reals, wrong: Reals, weights: Reals, usual: Reals) -> Reals:
     """[1 + k] intercept and coefficients, by Newton's method; the penalty is at the head of the file."""
     rows = np.concatenate([np.ones((len(evidence), 1)), evidence], axis=1)
-    usual = np.zeros(rows.shape[1])
-    usual[1] = 1.0
+    usual = np.concatenate([[0.0], usual])
     beta, pull = usual.copy(), np.full(rows.shape[1], PENALTY)
     pull[0] = 0.1
     for _ in range(30):

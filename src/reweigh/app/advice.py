@@ -72,9 +72,12 @@ def _classes(prepared: Prepared, outcome: Outcome) -> Iterator[Advice]:
 
 
 def _judged_by_checked(prepared: Prepared) -> Iterator[Advice]:
-    if len(prepared.task.clean) < 100:
+    rows, kind = len(prepared.task.clean), "checked"
+    if prepared.validated:
+        rows, kind = len(prepared.task.hyper_validation), "validation"
+    if rows < 100:
         yield Advice(
-            f"{len(prepared.task.clean)} checked rows judged the candidates; the figures are rough.",
+            f"{rows} {kind} rows judged the candidates; the figures are rough.",
             "Check more rows, or give --test FILE with checked rows.",
         )
 

@@ -1,6 +1,7 @@
 """All candidates judged, the best kept: what `reweigh train` does after the reweighed network is trained.
 
-    judged by    cross-validation over the checked rows; the rows of --test, if there are any
+    judged by    cross-validation over the checked rows; the rows of --validation, or else those of
+                 --test, if there are any
     kept         the blend of all, unless one is clearly ahead of it (candidates/blend.py, choice.py)
     files        candidates/NAME.npz as each is judged, so that a run that is stopped goes on;
                  winner.json and winner.safetensors
@@ -59,7 +60,7 @@ class Contest:
     """How it ended.
 
     figures      of all candidates, the best first
-    judged_by    "cross-validation" or "test"; `rows` that judged, and what they say of the choice:
+    judged_by    "cross-validation", "validation" or "test"; `rows` that judged, and what they say of the choice:
     honest       [rows] right or not, by a choice in which the row had no part
     test_right   [test rows] right or not, by the winner; empty if nothing is kept for judging.
                  Both are absolute errors in a regression
@@ -119,10 +120,11 @@ class Arena:
 
     def _judges(self, options: Options) -> _Judges:
         task = self.prepared.task
-        if self.prepared.judged_on == "test":
-            labels = as_labels(task.test.targets)
+        if self.prepared.validated or self.prepared.judged_on == "test":
+            by = "validation" if self.prepared.validated else "test"
+            labels = as_labels((task.hyper_validation if by == "validation" else task.test).targets)
             return _Judges(
-                "test", labels, all_candidates.deal(labels, parts=2, repeats=1, seed=options.seed)
+                by, labels, all_candidates.deal(labels, parts=2, repeats=1, seed=options.seed)
             )
         labels = as_labels(task.clean.targets)
         folds = all_candidates.usual_folds(labels, seed=options.seed)
@@ -163,9 +165,9 @@ class Arena:
                 return Judgement(candidate.name, known["probabilities"], int(known["variant"]))
         judges, checked = self.judges, len(self.prepared.task.clean)
         self.tell(candidate.name, 0, 1)
-        if judges.by == "test":
+        if judges.by != "cross-validation":
             judgement = all_candidates.judge_once(
-                candidate, judges.labels, judges.folds, checked=checked
+                candidate, judges.labels, judges.folds, checked=checked, part=judges.by
             )
         else:
             judgement = all_candidates.judge(

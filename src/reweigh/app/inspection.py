@@ -19,7 +19,7 @@ from .kept_table import KeptTable
 from .options import Options, flag
 
 Say: TypeAlias = Callable[[str], None]
-ROLES = ("data", "clean", "test")
+ROLES = ("data", "clean", "validation", "test")
 TextEncoder: TypeAlias = encoders.HashedTextEncoder | encoders.LanguageModelEncoder
 Encoder: TypeAlias = encoders.TableEncoder | TextEncoder | encoders.ImageEncoder
 
@@ -43,7 +43,7 @@ class SourceFile:
 
 @dataclass(frozen=True, eq=False)
 class Inspected:
-    """sources by role (data, and clean and test where given); task: "classes" or "regression".
+    """sources by role (data, and clean, validation and test where given); task: "classes" or "regression".
 
     notes    what was guessed about the form of the files
     """

@@ -40,9 +40,11 @@ class NetworkModel:
 
     def probabilities(self, part: str, places: Places | None = None) -> Reals:
         """[k, classes], or numbers [k, 1]."""
-        rows: Part = {"train": self.task.train, "checked": self.task.clean, "test": self.task.test}[
-            part
-        ]
+        task = self.task
+        rows: Part = {
+            "train": task.train, "checked": task.clean, "test": task.test,
+            "validation": task.hyper_validation,
+        }[part]  # fmt: skip
         if places is not None:
             rows = rows.take(torch.from_numpy(places))
         return said(torch.cat(list(outputs(self.network, rows, self.batch))))

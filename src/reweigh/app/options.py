@@ -58,6 +58,10 @@ class Options:
     ] = None
     target: Annotated[str | None, Help("The column of the labels (tables).", "COL")] = None
     test: Annotated[Path | None, Help("More checked rows, kept for judging only.", "T")] = None
+    validation: Annotated[
+        Path | None,
+        Help("More checked rows, which choose the candidate and (--early-stop) end training.", "V"),
+    ] = None
     text: Annotated[
         str | None, Help("Learn from the texts in this column, in any language.", "COL")
     ] = None

@@ -57,6 +57,8 @@ def plain_rows(prepared: Prepared, *, seed: int, say: Say) -> PlainRows:
         sample = np.sort(Draws(seed, "plain rows").permutation(len(sample))[:most])
     train = task.train.take(torch.from_numpy(sample))
     parts = {"train": train, "checked": task.clean, "test": task.test}
+    if prepared.validated:
+        parts["validation"] = task.hyper_validation
     ngrams, rotation = None, None
     if kind == "text":
         texts = _texts(prepared, train)
@@ -88,6 +90,9 @@ def _texts(prepared: Prepared, train: Part) -> dict[str, list[str]]:
     from_clean = {name: [clean[i] for i in part.ids.tolist()]
                   for name, part in (("checked", task.clean), ("test", task.test))
                   if name == "checked" or prepared.judged_on != "test"}  # fmt: skip
+    if prepared.validated:
+        rows = task.hyper_validation.ids.numpy()
+        from_clean["validation"] = _texts_at(prepared, "validation", rows)
     if prepared.judged_on == "test":
         from_clean["test"] = _texts_at(prepared, "test", task.test.ids.numpy())
     return {"train": _texts_at(prepared, "data", train.ids.numpy()), **from_clean}

@@ -27,9 +27,13 @@ from .row_split import RowSplit, hold_out, repeated, split_rows
 
 FARTHEST = 10.0
 """Scaled targets of a regression are cut off here: one absurd value must not rule the training."""
+FEWEST_VALIDATION = 10
 USUAL = 0.9
 """Share of different rows in the data, above which two equal ones are one case met twice."""
-SOURCES = {"train": "data", "own_clean": "data", "clean": "clean", "test": "test"}
+SOURCES = {
+    "train": "data", "own_clean": "data", "clean": "clean", "test": "test",
+    "validation": "validation",
+}  # fmt: skip
 """Which file the rows of each field of a `RowSplit` are in."""
 
 EncodedFiles = Mapping[str, EncodedRows]
@@ -61,6 +65,7 @@ class Prepared:
     checked_rows  of each clean example, in that order: its row in the data, if it is there, too; else -1
     checked_given the label it has there; -1 where it is not
     judged_on     "test", "holdout", or "" where nothing was kept for judging
+    validated     whether the rows of --validation, `task.hyper_validation`, choose the candidate
     unreadable    files of the data that could not be decoded, by index
     release       frees the encoded rows in memory; they are read again when needed
     """
@@ -74,6 +79,7 @@ class Prepared:
     checked_rows: npt.NDArray[np.int64]
     checked_given: npt.NDArray[np.int64]
     judged_on: str
+    validated: bool
     target_scale: TargetScale
     unreadable: npt.NDArray[np.int64]
     release: Callable[[], None]
@@ -104,10 +110,13 @@ def prepare(options: Options, folder: Path, *, say: Say, progress: EncodingProgr
     if len(split.test):
         targets = scale.targets(split.test.labels, farthest=np.inf)
         test, judged_on = _part(files["test"].inputs, split.test, targets), "test"
-    nothing = Part(train.inputs, train.ids[:0], train.targets[:0], train.truth[:0])
+    validation = Part(train.inputs, train.ids[:0], train.targets[:0], train.truth[:0])
+    if len(split.validation):
+        targets = scale.targets(split.validation.labels, farthest=np.inf)
+        validation = _part(files["validation"].inputs, split.validation, targets)
     peak = 255 if inspected.kind == "images" else 1
     return Prepared(
-        task=Task(train, nothing, clean, test if judged_on else clean, split.classes, peak),
+        task=Task(train, validation, clean, test if judged_on else clean, split.classes, peak),
         inspected=inspected,
         classes=split.classes,
         train_rows=split.train.rows,
@@ -116,6 +125,7 @@ def prepare(options: Options, folder: Path, *, say: Say, progress: EncodingProgr
         checked_rows=checked_rows,
         checked_given=checked_given,
         judged_on=judged_on,
+        validated=len(split.validation) > 0,
         target_scale=scale,
         unreadable=np.flatnonzero(~files["data"].readable),
         release=files["data"].release,
@@ -135,7 +145,7 @@ def _without_unreadable(split: RowSplit, files: EncodedFiles, say: Say) -> RowSp
 
 
 def _without_repeated(split: RowSplit, files: EncodedFiles, say: Say) -> RowSplit:
-    """No clean row in the test, no clean or test row in training.
+    """No clean row in the validation, none of both in the test, none of all in training.
 
     Clean rows cut out of the data itself are no repetition of it.
     """
@@ -146,11 +156,22 @@ def _without_repeated(split: RowSplit, files: EncodedFiles, say: Say) -> RowSpli
         return np.concatenate([np.empty(0, np.uint64), *each])
 
     _check_contradictions(split, digests("clean", "own_clean"), digests("train"))
-    twice = repeated(digests("test"), digests("clean", "own_clean"))
+    twice = repeated(digests("validation"), digests("clean", "own_clean"))
     if twice.any():
-        say(f"{int(twice.sum()):,} test rows are clean rows too: left out of the test")
+        say(f"{int(twice.sum()):,} validation rows are clean rows too: left out of the validation")
+        split = replace(split, validation=split.validation.where(~twice))
+    if len(split.validation) + int(twice.sum()) > 0 and len(split.validation) < FEWEST_VALIDATION:
+        raise DataError(
+            f"{len(split.validation)} validation rows are left; expected {FEWEST_VALIDATION} or more "
+            "that are no clean rows"
+        )
+    twice = repeated(digests("test"), digests("clean", "own_clean", "validation"))
+    if twice.any():
+        say(
+            f"{int(twice.sum()):,} test rows are clean or validation rows too: left out of the test"
+        )
         split = replace(split, test=split.test.where(~twice))
-    twice = repeated(digests("train"), digests("clean", "test"))
+    twice = repeated(digests("train"), digests("clean", "test", "validation"))
     if twice.any():
         say(f"{int(twice.sum()):,} training rows are clean or test rows too: left out of training")
         split = replace(split, train=split.train.where(~twice))

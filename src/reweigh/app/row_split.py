@@ -23,13 +23,14 @@ Digests = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, eq=False)
 class RowSplit:
-    """train, own_clean: rows of data; clean, test: rows of their own sources."""
+    """train, own_clean: rows of data; clean, test, validation: rows of their own sources."""
 
     classes: tuple[str, ...]
     train: LabelledRows
     own_clean: LabelledRows
     clean: LabelledRows
     test: LabelledRows
+    validation: LabelledRows
 
 
 def split_rows(inspected: Inspected, options: Options, *, say: Say) -> RowSplit:
@@ -57,7 +58,7 @@ def split_rows(inspected: Inspected, options: Options, *, say: Say) -> RowSplit:
             np.concatenate([own_clean.labels, extra.labels]),
         )
         say(f"{len(extra):,} confirmed rows join the clean set")
-    split = RowSplit(classes, train, own_clean, parts["clean"], parts["test"])
+    split = RowSplit(classes, train, own_clean, parts["clean"], parts["test"], parts["validation"])
     if not len(own_clean) + len(parts["clean"]):
         raise DataError("no clean row is left; expected a few rows whose labels are checked")
     if not regression:
@@ -129,7 +130,7 @@ def _renumbered(split: RowSplit, kept: list[int]) -> RowSplit:
         return LabelledRows(part.rows, place[part.labels.astype(int)])
 
     classes = tuple(split.classes[c] for c in kept)
-    parts = (split.train, split.own_clean, split.clean, split.test)
+    parts = (split.train, split.own_clean, split.clean, split.test, split.validation)
     return RowSplit(classes, *map(moved, parts))
 
 

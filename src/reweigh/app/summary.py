@@ -110,7 +110,8 @@ def _judged(prepared: Prepared, ours: TestOutputs, contest: Contest | None) -> t
         return prepared.judged_on, ours.values if prepared.judged_on else np.empty(0)
     if prepared.judged_on:
         return prepared.judged_on, contest.test_right
-    return "checked", contest.honest[~np.isnan(contest.honest)]
+    by = "validation" if prepared.validated else "checked"
+    return by, contest.honest[~np.isnan(contest.honest)]
 
 
 def _confusion(prepared: Prepared, ranking: Ranking) -> tuple[LabelPair, ...]:

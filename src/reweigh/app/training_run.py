@@ -109,9 +109,10 @@ def run_training(options: Options, out: Path, signs: Signs) -> runs.RunSummary:
 def _stages(
     prepared: Prepared, options: Options, plan: Config, names: Sequence[str]
 ) -> tuple[Stage, ...]:
-    few = len(prepared.task.clean) < FEWEST and not prepared.judged_on
+    once = prepared.judged_on == "test" or prepared.validated
+    few = len(prepared.task.clean) < FEWEST and not (prepared.judged_on or prepared.validated)
     judged = () if few or options.method == "reweigh" else names
-    folds = 0 if prepared.judged_on == "test" else network_folds(plan, prepared.inspected.kind)
+    folds = 0 if once else network_folds(plan, prepared.inspected.kind)
     compare = tuple(METHODS) if options.compare else ()
     return stages(plan, judged, folds=folds, compare=compare)
 
@@ -168,7 +169,8 @@ def _contest(
     prepared, signs = trainer.prepared, trainer.signs
     if options.method == "reweigh":
         return None
-    if len(prepared.task.clean) < FEWEST and options.method is None and not len(prepared.judged_on):
+    few = len(prepared.task.clean) < FEWEST and not (prepared.judged_on or prepared.validated)
+    if few and options.method is None:
         signs.say(f"fewer than {FEWEST} checked rows cannot judge candidates: reweighed it is")
         return None
 

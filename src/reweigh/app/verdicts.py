@@ -30,7 +30,8 @@ class Verdicts:
 
     def told(self, mean: float) -> str:
         """A mean of `right` in words."""
-        rows = "the test rows" if self.by == "test" else "the checked rows"
+        judges = {"test": "test", "validation": "validation"}
+        rows = f"the {judges.get(self.by, 'checked')} rows"
         if self.classes:
             return f"right on {100 * mean:.1f}% of {rows}"
         return f"off by {numeral(self._error(mean), 3)} (root mean square) on {rows}"

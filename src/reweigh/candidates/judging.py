@@ -37,7 +37,7 @@ class Model(Protocol):
     """A fitted candidate, which knows the rows of the run by the name of their part."""
 
     def probabilities(self, part: str, places: Places | None = None) -> Reals:
-        """[k, classes] for rows of "train", "checked" or "test"; all of them without `places`."""
+        """[k, classes] for rows of "train", "checked", "validation" or "test"; all of them without `places`."""
         ...
 
 
@@ -137,11 +137,16 @@ def judge(
 
 
 def judge_once(
-    candidate: Candidate, labels: Labels, folds: Sequence[Folds], *, checked: int
+    candidate: Candidate,
+    labels: Labels,
+    folds: Sequence[Folds],
+    *,
+    checked: int,
+    part: str = "test",
 ) -> Judgement:
-    """Fit to all checked rows and judge on the test rows, whose labels and parts are given."""
+    """Fit to all checked rows and judge on the rows of `part`, whose labels and folds are given."""
     models = candidate.fit(np.arange(checked))
-    said = np.stack([model.probabilities("test") for model in models])[:, None]
+    said = np.stack([model.probabilities(part) for model in models])[:, None]
     return _chosen(candidate.name, said, labels, folds)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def tell(summary: RunSummary, out: Path, page: Path) -> None:
     """The figures, the notes and what to do next."""
     if summary.figure is not None:
-        kinds = {"test": "test", "holdout": "held-out clean"}
+        kinds = {"test": "test", "holdout": "held-out clean", "validation": "validation"}
         kind = kinds.get(summary.judged_on, "checked (cross-validated)")
         typer.echo(
             f"\n{summary.metric} on {summary.judged_rows:,} {kind} rows: "

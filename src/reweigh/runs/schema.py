@@ -356,7 +356,7 @@ class RunSummary:
     """The results of a finished run.
 
     metric           "accuracy", or "mean absolute error" in a regression
-    judged_on        "test", "holdout", "checked" (cross-validation over the checked rows), or ""
+    judged_on        "test", "holdout", "validation", "checked" (cross-validation over them), or ""
                      where nothing judged
     figure           the metric on `judged_rows` rows; `interval` is half its 95% interval
     suggestions      rows whose label looks wrong
@@ -364,7 +364,7 @@ class RunSummary:
     curves           by method: the evaluations on the way, as in metrics.jsonl
     metrics          of the reweighed network, as in the last line of metrics.jsonl
     candidates       all that were tried, the best first
-    judged_by        what judged them: "cross-validation" or "test"
+    judged_by        what judged them: "cross-validation", "validation" or "test"
     expected         accuracy of such a choice on rows that had no part in it
     why_chosen       one or two sentences
     notes            what was guessed about the form of the files

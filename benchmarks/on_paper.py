@@ -5,7 +5,7 @@
     plain          compute + what the all-reduce of the gradient takes beyond the backward (2/3)
     reweighed      ratio * compute + the same + the gather + the clean all-reduce beyond the forward
                    (1/3) that hides it under ghost and double_backward; all of it under the others
-    first steps    one all-reduce more, hidden by nothing, until the safeguard trusts
+    first step     one all-reduce more, hidden by nothing: the safeguard looks at the update once
     sharded        7 transfers of (N-1)/N bytes where plain fully_shard has 3, half of them hidden
 
 Nothing here is measured. The assumptions are the numbers below.
@@ -56,7 +56,7 @@ def seconds(model: Model, gpus: int) -> dict[str, float]:
         "plain": plain,
         "ghost": hidden,
         "forward_mode": common + reduce,
-        "first steps": hidden + reduce,
+        "first step": hidden + reduce,
         "plain, sharded": model.compute + 3 * transfer,
         "sharded": RATIO * model.compute + 7 * transfer + gather(gpus),
     }

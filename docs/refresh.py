@@ -71,6 +71,12 @@ def stability_block(table: str) -> str:
     return "\n".join(lines).strip()
 
 
+def hedge_block(table: str) -> str:
+    """The first table, of the seeds that judge."""
+    found = re.search(r"(?:\|.*\n)+", table)
+    return found[0].strip() if found else ""
+
+
 def performance_block() -> str:
     """The fastest of each method's steps beside a plain one, where `make bench` has measured it."""
     path = ROOT / "results/performance/steps.json"
@@ -210,6 +216,9 @@ def main() -> int:
         old = (ROOT / name).read_text()
         _, _, body = (ROOT / f"results/{mark}/table.md").read_text().partition("\n\n")
         pages[ROOT / name] = (old, replaced(old, mark, body.strip()))
+    rule = ROOT / "docs/rule.md"
+    hedge = hedge_block((ROOT / "results/hedge/table.md").read_text())
+    pages[rule] = (rule.read_text(), replaced(rule.read_text(), "hedge", hedge))
     first, speed = ROOT / "docs/index.md", ROOT / "docs/speed.md"
     demo = demo_block(results).replace("](results/", "](../results/")
     pages[first] = (first.read_text(), replaced(first.read_text(), "results:demo", demo))

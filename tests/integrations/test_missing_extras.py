@@ -7,11 +7,11 @@ import sys
 
 CODE = """
 import sys
-for name in ("sklearn", "skorch", "lightning", "transformers"):
+for name in ("sklearn", "skorch", "lightning", "transformers", "trl"):
     sys.modules[name] = None  # as if it were not installed
 from importlib import import_module
 from reweigh.errors import MissingExtraError
-for module in ("sklearn", "skorch_net", "lightning", "transformers"):
+for module in ("sklearn", "skorch_net", "lightning", "transformers", "trl", "pair_loss"):
     try:
         import_module(f"reweigh.integrations.{module}")
     except MissingExtraError as error:
@@ -30,5 +30,6 @@ def test_the_install_command_is_named():
         "pip install 'reweigh[skorch]'",
         "pip install 'reweigh[lightning]'",
         "pip install 'reweigh[transformers]'",
+        "pip install 'reweigh[trl]'",
     ]
     assert found[0].startswith("this integration needs sklearn")

@@ -11,7 +11,7 @@ one file per process; `train(resume_from_checkpoint=...)` continues from them.
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -34,8 +34,11 @@ except ImportError as error:
 LOGGED = ("clean_loss", "effective_sample_size", "zero_share")
 
 
-class ReweighTrainer(Trainer):  # type: ignore[misc]
-    """transformers' Trainer, guided by a clean set.
+_Base: Any = Trainer if TYPE_CHECKING else object
+
+
+class TrainerMixin(_Base):  # type: ignore[misc]
+    """What makes a Trainer of transformers weigh its batches; mixed in before the Trainer.
 
     clean_dataset:    checked examples, of the same form as `train_dataset`.
     clean_batch_size: clean examples per train batch; by default as many as train examples, all if there
@@ -53,6 +56,7 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
 
     train_dataset: Any
     data_collator: Any
+    args: Any
 
     def __init__(
         self,
@@ -80,10 +84,10 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
             self.ledger = Ledger(len(self.train_dataset))
             self.train_dataset = NumberedDicts(self.train_dataset)
         self.data_collator = NumberedCollator(self.data_collator)
-        self.clean_dataset = clean_dataset
+        self.clean_dataset = self._prepared_clean(clean_dataset)
         self._clean_size = clean_batch_size or self.args.per_device_train_batch_size
         self._clean_draws = CleanDraws(
-            len(clean_dataset),
+            len(self.clean_dataset),
             self._clean_size * self.args.gradient_accumulation_steps,
             seed=self.args.seed + 1_000 * self.args.process_index,
         )
@@ -125,7 +129,8 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
             return torch.zeros((), device=self.args.device, requires_grad=True)
         batches, self._waiting = self._waiting, []
         numbers = [batch.pop(NUMBER, None) for batch in batches]
-        clean = [self._prepare_inputs(batch) for batch in self._next_clean()]
+        batches = [self._completed(batch) for batch in batches]
+        clean = [self._completed(self._prepare_inputs(batch)) for batch in self._next_clean()]
         weigh = self._reweighter(model)
         if len(batches) == len(clean) == 1:
             step = weigh(batches[0], clean[0])
@@ -135,6 +140,18 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
         parts = zip(numbers, window.weights, window.scores, window.losses, strict=True)
         self._keep(window.step, parts)
         return window.loss
+
+    def _default_loss(self, model: nn.Module) -> Loss:
+        """The loss per example, if none was given."""
+        return sequence_loss(model, level=self._level)
+
+    def _prepared_clean(self, dataset: Any) -> Any:
+        """The clean set as the train set was prepared."""
+        return dataset
+
+    def _completed(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """A batch with what the loss needs besides the model."""
+        return batch
 
     def get_batch_samples(self, *args: Any, **options: Any) -> Any:
         """The batches up to the next optimizer step, as transformers collects them: the window."""
@@ -154,7 +171,7 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
 
     def _reweighter(self, model: nn.Module) -> Reweighter:
         if self._weigh is None or self._weigh.model is not model:
-            loss = self._loss or sequence_loss(inside(model), level=self._level)
+            loss = self._loss or self._default_loss(inside(model))
             self._weigh = Reweighter(model, loss, **self._reweigh_options)
             self._weigh.load_state_dict(self._saved)
         return self._weigh
@@ -210,10 +227,14 @@ class ReweighTrainer(Trainer):  # type: ignore[misc]
             self.ledger.load_state_dict(state["ledger"])
 
 
+class ReweighTrainer(TrainerMixin, Trainer):  # type: ignore[misc]
+    """transformers' Trainer, guided by a clean set; the arguments besides its own are those of `TrainerMixin`."""
+
+
 class _Keep(TrainerCallback):  # type: ignore[misc]
     """Adds the reweighter's state to every checkpoint, after transformers has written its own."""
 
-    def __init__(self, trainer: ReweighTrainer) -> None:
+    def __init__(self, trainer: TrainerMixin) -> None:
         self.trainer = trainer
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -117,6 +117,8 @@ def main() -> None:
             with kept.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
             print(rows[-1], flush=True)
+    places = [problem.name for problem in PROBLEMS]
+    rows.sort(key=lambda row: places.index(row["problem"]))
     (args.out / "table.md").write_text(table(rows))
 
 

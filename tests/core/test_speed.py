@@ -309,6 +309,13 @@ class TestBench:
         (again,) = timing.run_bench(["mlp"], with_compiled=True, **options)
         assert again == rows
 
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+    def test_a_device_that_is_not_there_is_named(self):
+        from reweigh.experiments.bench import run_bench as bench
+
+        with pytest.raises(reweigh.errors.SettingError, match=r"--device cuda: .*cpu or cuda"):
+            next(bench(["mlp"], device="cuda"))
+
     def test_unknown_models_are_named(self):
         from reweigh.experiments.bench import run_bench as bench
 

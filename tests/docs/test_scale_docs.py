@@ -52,6 +52,11 @@ def test_its_figures_are_those_measured_and_memory_is_constant():
         assert max(memory) < 1.02 * memory[0]
 
 
+def test_the_gpu_on_paper_is_counted():
+    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    assert runpy.run_path(str(ROOT / "benchmarks" / "gpu_on_paper.py"))["table"]() in page
+
+
 def test_the_model_on_paper_is_computed():
     assert runpy.run_path(str(ROOT / "benchmarks" / "on_paper.py"))["table"]() in PAGE
 

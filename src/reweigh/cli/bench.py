@@ -38,6 +38,7 @@ def bench(
             help="Also a plain step and ours compiled, against the compiled plain step.",
         ),
     ] = False,
+    device: Annotated[str, typer.Option(metavar="D", help="Such as cuda.")] = "cpu",
     seconds: Annotated[float, typer.Option(metavar="S", help="To time each setting for.")] = 15.0,
     out: Annotated[
         Path | None,
@@ -63,7 +64,7 @@ def bench(
     names = list(CASES) if model is None else model.split(",")
     for part in run_bench(
         names, n=n, clean=numbers, threads=counts, with_peers=peers, with_compiled=compiled,
-        seconds=seconds, out=out,
+        seconds=seconds, device=device, out=out,
     ):  # fmt: skip
         first = part[0]
         console.print(

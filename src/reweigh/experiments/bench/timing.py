@@ -78,6 +78,7 @@ def run_bench(
     with_peers: bool = False,
     with_compiled: bool = False,
     seconds: float = 15.0,
+    device: str = "cpu",
     out: Path | None = None,
 ) -> Iterator[list[Measurement]]:
     """The rows of one setting after another; those that `out` holds already are not run again."""
@@ -86,7 +87,8 @@ def run_bench(
             raise unknown("model", name, CASES)
     if min(n, *clean, *threads) < 1:
         raise SettingError(f"n={n}, m={clean}, threads={threads}; expected positive numbers")
-    rows = _read(out)
+    require_device(device)
+    rows = _read(out, device)
     before = torch.get_num_threads()
     try:
         for name, m, count in product(models, clean, threads):
@@ -95,24 +97,26 @@ def run_bench(
                 torch.set_num_threads(count)
                 rows = [r for r in rows if r not in done]
                 done = measure(
-                    name, n, m, with_peers=with_peers, with_compiled=with_compiled, seconds=seconds
-                )
+                    name, n, m, with_peers=with_peers, with_compiled=with_compiled, seconds=seconds,
+                    device=device,
+                )  # fmt: skip
                 rows += done
                 if out is not None:
-                    write_whole(out, json.dumps(_document(rows), indent=1) + "\n")
+                    write_whole(out, json.dumps(_document(rows, device), indent=1) + "\n")
             yield done
     finally:
         torch.set_num_threads(before)
 
 
 def measure(
-    name: str, n: int, m: int, *, with_peers: bool, seconds: float, with_compiled: bool = False
-) -> list[Measurement]:
+    name: str, n: int, m: int, *, with_peers: bool, seconds: float, with_compiled: bool = False,
+    device: str = "cpu",
+) -> list[Measurement]:  # fmt: skip
     """Every method on one model, in alternation for about `seconds`, after two rounds to warm up."""
     torch.manual_seed(0)
     case = CASES[name]
-    model = case.model()
-    train, clean = case.batch(n), case.batch(m)
+    model = case.model().to(device)
+    train, clean = (tuple(x.to(device) for x in case.batch(size)) for size in (n, m))
     steps, runs, zero = _steps(model, case.loss, train, clean, with_peers=with_peers)
     compiling: dict[str, float] = {}
     if with_compiled:
@@ -123,7 +127,7 @@ def measure(
             step()
     times: dict[str, list[float]] = {method: [] for method in steps}
     end = time.perf_counter() + seconds
-    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    clock = _clock(device)
     while time.perf_counter() < end or len(times["plain"]) < 2:
         for method, step in steps.items():
             over = clock() + VISIT
@@ -194,6 +198,30 @@ def _steps(
     return steps, runs, float((auto == 0).float().mean())
 
 
+def require_device(device: str) -> None:
+    """Raise unless PyTorch can compute there."""
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise SettingError(
+            f"--device {device}: {str(error).splitlines()[0]}; expected a device of this machine, such as "
+            f"cpu or cuda"
+        ) from None
+
+
+def _clock(device: str) -> Callable[[], float]:
+    """Seconds: of the one thread that computes, or until the device has done what it was told."""
+    if device != "cpu":
+        synchronize = getattr(torch, torch.device(device).type).synchronize
+
+        def done() -> float:
+            synchronize()
+            return time.perf_counter()
+
+        return done
+    return time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+
+
 def _optimized(optimizer: torch.optim.Optimizer, part: Step) -> Step:
     def step() -> None:
         optimizer.zero_grad()
@@ -235,27 +263,30 @@ def _operations(step: Step) -> int:
     return int(counter.get_total_flops())
 
 
-def _read(out: Path | None) -> list[Measurement]:
+def _read(out: Path | None, device: str) -> list[Measurement]:
     if out is None or not out.exists():
         return []
     document = json.loads(out.read_text(encoding="utf-8"))
-    if document["machine"] != machine():
+    if document["machine"] != machine(device):
         raise SettingError(f"{out} is from another machine or other versions; give another file")
     return [Measurement(**row) for row in document["rows"]]
 
 
-def _document(rows: Sequence[Measurement]) -> dict[str, Any]:
+def _document(rows: Sequence[Measurement], device: str) -> dict[str, Any]:
     places = list(CASES)
     ordered = sorted(rows, key=lambda r: (places.index(r.model), r.n, r.m, -r.threads))
-    return {"machine": machine(), "rows": [asdict(row) for row in ordered]}
+    return {"machine": machine(device), "rows": [asdict(row) for row in ordered]}
 
 
-def machine() -> dict[str, str]:
+def machine(device: str = "cpu") -> dict[str, str]:
     """What the numbers were measured on."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    cuda = torch.device(device).type == "cuda"
+    other = {} if device == "cpu" else {"device": torch.cuda.get_device_name() if cuda else device}
     return {
+        **other,
         "processor": names[0] if names else platform.processor() or platform.machine(),
         "cores": str(os.cpu_count()),
         "system": platform.system(),

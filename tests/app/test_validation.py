@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import reweigh
-from reweigh.app import Options, network_candidates, train
+from reweigh.app import Options, network_candidates, networks, train
 from reweigh.errors import DataError
 from reweigh.report.run import render
 from support.own_data import table, texts
@@ -78,3 +78,26 @@ def test_rows_that_are_checked_too_are_left_out(here, tmp_path):
     with pytest.raises(DataError, match="there is no"):
         train(asked(here, validation=tmp_path / "none.csv"), tmp_path / "none")
     assert np.isfinite(summary["figure"])
+
+
+def test_early_stopping_by_validation_rows_or_by_some_of_the_checked(here, tmp_path, monkeypatch):
+    monkeypatch.setattr(network_candidates, "FINE_TUNE_STEPS", 3)
+    monkeypatch.setattr(networks, "PATIENCE", 1)
+    for name, roles in (("file", ("validation",)), ("held", ())):
+        said: list[str] = []
+        signs = reweigh.app.Signs(say=said.append)
+        changes = {"early_stop": True, "steps": 60, "learning_rate": 2.0, "quick": name == "held"}
+        method = {} if name == "held" else {"method": "reweigh"}
+        summary = train(asked(here, *roles, **changes, **method), tmp_path / name, signs)
+        curve = [p for p in summary["curves"]["reweigh"] if p["step"]]
+        best = min(curve, key=lambda p: p["hyper_loss"])["step"]
+        assert f"the network was best after {best} of 60 steps" in said
+        assert len(curve) < 20  # of 20 evaluations
+        if name == "held":
+            assert "3 of 20 clean rows tell when to stop, and guide nothing" in said
+            assert summary["clean_rows"] == 17
+            assert summary["judged_by"] == "cross-validation"
+    few = tmp_path / "few.csv"
+    pd.read_csv(here / "checked.csv").groupby("label").head(2).to_csv(few, index=False)
+    with pytest.raises(DataError, match="are too few for that"):
+        train(asked(here, clean=few, early_stop=True), tmp_path / "few")

@@ -7,6 +7,7 @@ images          a plain convolutional network, see models/image_cnn.py
 
 import math
 import os
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -15,7 +16,7 @@ from ..data import BatchOptions, Examples, Part, Scaling
 from ..errors import SettingError
 from ..models import MLP, ImageCNN, ImageCNNOptions, MLPOptions
 from ..runs import Network
-from ..training import Config, Optimizer
+from ..training import Config, Optimizer, Outcome
 from .options import Options
 from .own_model import OWN, make_own, own_network
 from .preparation import Prepared
@@ -24,6 +25,8 @@ EPOCHS = 40
 FEWEST, MOST = 600, 6000
 """Steps, unless two passes over the data take more."""
 EVALUATIONS = 20
+PATIENCE = 5
+"""Evaluations in vain before --early-stop ends a training."""
 EVERY_STEP = 400
 """Up to so many clean rows are all in every step."""
 
@@ -87,9 +90,20 @@ def choose_config(prepared: Prepared, options: Options) -> Config:
         drops=((steps * 4 // 5, 0.1),),
         clip=10.0,
         evaluate_every=max(1, steps // EVALUATIONS),
+        patience=PATIENCE if options.early_stop else None,
         checkpoint_every=max(1, min(1000, steps // 5)),
         threads=options.threads,
     )
+
+
+def stopped_plan(plan: Config, outcome: Outcome) -> Config:
+    """The plan for as many steps as early stopping found best in `outcome`; without early stopping."""
+    if plan.patience is None:
+        return plan
+    known = [p for p in outcome.curve if p["phase"] == "main" and p["step"] > 0]
+    step = int(min(known, key=lambda p: p["hyper_loss"])["step"])
+    drops = tuple(drop for drop in plan.drops if drop[0] < step)
+    return replace(plan, steps=step, drops=drops, patience=None)
 
 
 def clean_batch(clean: int, batch: int) -> int:

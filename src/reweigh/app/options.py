@@ -115,6 +115,14 @@ class Options:
             default="0.3 with --compare and no --test",
         ),
     ] = None
+    early_stop: Annotated[
+        bool,
+        Help(
+            "End the network's training when it gets no better on the rows of --validation, or, without "
+            "it, on a fifth of the clean rows, which then guide nothing; its best weights are kept.",
+            panel=None,
+        ),
+    ] = False
     quick: Annotated[
         bool,
         Help(

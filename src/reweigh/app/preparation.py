@@ -28,6 +28,7 @@ from .row_split import RowSplit, hold_out, repeated, split_rows
 FARTHEST = 10.0
 """Scaled targets of a regression are cut off here: one absurd value must not rule the training."""
 FEWEST_VALIDATION = 10
+STOPPING = 0.2
 USUAL = 0.9
 """Share of different rows in the data, above which two equal ones are one case met twice."""
 SOURCES = {
@@ -114,6 +115,8 @@ def prepare(options: Options, folder: Path, *, say: Say, progress: EncodingProgr
     if len(split.validation):
         targets = scale.targets(split.validation.labels, farthest=np.inf)
         validation = _part(files["validation"].inputs, split.validation, targets)
+    elif options.early_stop:
+        clean, validation = _for_stopping(clean, len(split.classes), options.seed, say)
     peak = 255 if inspected.kind == "images" else 1
     return Prepared(
         task=Task(train, validation, clean, test if judged_on else clean, split.classes, peak),
@@ -130,6 +133,20 @@ def prepare(options: Options, folder: Path, *, say: Say, progress: EncodingProgr
         unreadable=np.flatnonzero(~files["data"].readable),
         release=files["data"].release,
     )
+
+
+def _for_stopping(clean: Part, classes: int, seed: int, say: Say) -> tuple[Part, Part]:
+    """Clean rows that guide the training, and a fifth that tells when to end it."""
+    rows = LabelledRows(np.arange(len(clean)), clean.targets.double().numpy())
+    held = hold_out(rows, STOPPING, classes=classes, seed=seed + 1)
+    if not held.any():
+        raise DataError(
+            f"--early-stop holds a fifth of the clean rows out, and {len(clean)} are too few for that; "
+            "expected five or more a class, or rows of their own: --validation FILE"
+        )
+    say(f"{int(held.sum()):,} of {len(clean):,} clean rows tell when to stop, and guide nothing")
+    guide, stop = (clean.take(torch.from_numpy(np.flatnonzero(each))) for each in (~held, held))
+    return guide, stop
 
 
 def _without_unreadable(split: RowSplit, files: EncodedFiles, say: Say) -> RowSplit:

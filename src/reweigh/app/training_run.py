@@ -25,7 +25,7 @@ from .label_doubts import doubt_labels
 from .label_errors import label_errors, save_sentinels
 from .label_sources import read_sources
 from .network_candidates import NetworkRuns
-from .networks import choose_config, choose_network, make_model
+from .networks import choose_config, choose_network, make_model, stopped_plan
 from .options import Options, flag
 from .preparation import Prepared, prepare
 from .stages import Stage, stages
@@ -76,6 +76,9 @@ def run_training(options: Options, out: Path, signs: Signs) -> runs.RunSummary:
     trainer = _Trainer(prepared, shape, plan, signs)
     seen = TrainOutputs(prepared.task.train)
     ours = trainer.fit(plan, out, train=seen)
+    stopped = stopped_plan(plan, ours.outcome)
+    if options.early_stop:
+        signs.say(f"the network was best after {stopped.steps:,} of {plan.steps:,} steps")
     rivals = {
         method: trainer.fit(replace(plan, method=method), out / RunFile.COMPARE / method)
         for method in (METHODS if options.compare else ())
@@ -181,7 +184,8 @@ def _contest(
         return trainer.fit(plan, out / RunFile.CANDIDATES / "plain").outcome.model
 
     trained = {"reweigh": lambda: ours.outcome.model, "plain": plain}
-    networks = NetworkRuns(prepared.task, trainer.plan, trainer.shape, trained, signs.fold)
+    plan = stopped_plan(trainer.plan, ours.outcome)
+    networks = NetworkRuns(prepared.task, plan, trainer.shape, trained, signs.fold)
     signs.say("judging candidates")
     return Arena(prepared, networks, options, out, signs.say, signs.judging).hold()
 

@@ -14,7 +14,7 @@ Read in this order:
     evaluation           accuracy and loss of a model;  run_metrics  those of a run
     run_folder, checkpoints    the files
     environment          Accelerate, threads, random numbers, signals, lost processes
-    averages, divergence, progress    what is observed along the way
+    averages, divergence, progress, best_weights    what is observed along the way; early stopping
 """
 
 from ..core import evaluating

@@ -55,6 +55,8 @@ class Config:
     batch              sizes, augmentation, scaling; `accumulate` cuts a batch into as many pieces
     evaluate_every     steps between evaluations; 0: only at the end of a phase
     checkpoint_every   steps between checkpoints; 0: only at the end of a phase
+    patience           early stopping (best_weights.py): evaluations in vain on the hyper-validation part,
+                       after which the main phase ends with its best weights; None: never
     keep               checkpoints to keep
     probe              train examples looked at in an evaluation on the way (the last one takes all)
     average            judge and keep an average of the weights over this share of the run, such as 0.1
@@ -78,6 +80,7 @@ class Config:
     pretrain_steps: int | None = None
     evaluate_every: int = 0
     checkpoint_every: int = 1000
+    patience: int | None = None
     keep: int = 2
     probe: int = 1000
     accumulate: int = 1
@@ -95,6 +98,9 @@ class Config:
         require_whole(1, keep=self.keep, accumulate=self.accumulate)
         require_whole(1, threads=self.threads or 1)
         require_whole(1, pretrain_steps=1 if self.pretrain_steps is None else self.pretrain_steps)
+        require_whole(1, patience=1 if self.patience is None else self.patience)
+        if self.patience is not None and not self.evaluate_every:
+            raise SettingError("patience counts evaluations; expected evaluate_every above 0, too")
         if self.clip is not None:
             require_positive(clip=self.clip)
         if self.average is not None and not 0 < self.average <= 1:

@@ -19,10 +19,11 @@ from torch import Tensor, nn
 
 from ..audit import Ledger
 from ..data import AnyTask
-from ..errors import Interrupted
+from ..errors import Interrupted, SettingError
 from ..methods import Criterion, Weighed, parse
 from ..runs import FINAL
 from . import checkpoints
+from .best_weights import BestWeights
 from .config import Config
 from .criteria import criterion_for
 from .environment import Stop, listening, surroundings, telling_of_lost_processes
@@ -65,6 +66,10 @@ def fit(
     """
     config = config or Config()
     parse(config.method)
+    if config.patience is not None and not len(task.hyper_validation):
+        raise SettingError(
+            "patience asks for early stopping, and the task has no hyper-validation part to go by"
+        )
     data = str(make_pairs(task, config.seed, config.batch).state_dict()["fingerprint"])
     path = None if out is None else Path(out)
     with surroundings(config, path) as accelerator:
@@ -107,7 +112,11 @@ class _Run:
         self.ledger = Ledger(train, half_life=half_life, device=context.device)
         self.points: list[Point] = []
         self.before = self.total = self.examples = 0
-        self.hooks = Hooks(self._evaluate, self._save, self._show, self._stopping)
+        patience = context.config.patience
+        self.best = None if patience is None else BestWeights(patience)
+        self.hooks = Hooks(
+            self._evaluate, self._save, self._show, self._stopping, self._settled
+        )  # fmt: skip
 
     def run(self, pretrained: Weights | None) -> Outcome:
         """Train all phases that are not done yet, then judge and write the results."""
@@ -130,6 +139,8 @@ class _Run:
             if resumed:
                 running.load_state_dict(resumed)
             self._train(running)
+            if phase.name == MAIN and self.best is not None:
+                self.best.restore(running.judged)
             if phase.name == PRETRAIN:
                 pretrained = _weights(running.judged)
             else:
@@ -141,6 +152,8 @@ class _Run:
         """Take over points and ledger; evaluations after the checkpoint leave the metrics file."""
         if saved is not None:
             self.points = json.loads(saved["points"])
+            if self.best is not None:
+                self.best.load_state_dict(saved["best"])
             self.ledger.load_state_dict(saved["ledger"])
             if not self.context.writes:  # it holds all processes' records: only one continues it
                 self.ledger = self.ledger.like()
@@ -151,8 +164,10 @@ class _Run:
         fresh = running.pairs.step == 0 and running.phase.name != FINE_TUNE
         if fresh and self.context.config.evaluate_every:
             self._evaluate(running, 0)
+        if self._settled(running):  # it was stopped after the checkpoint of its last step
+            return
         run(running, self.context.config, self.hooks)
-        if self.stop.signal and not running.done:
+        if self.stop.signal and not running.done and not self._settled(running):
             raise Interrupted(
                 f"stopped at step {self.before + running.pairs.step} of {self.total}; "
                 f"run the same again to go on",
@@ -168,6 +183,10 @@ class _Run:
             self.stop.signal = int(self.context.accelerator.gather(own).max())
         return self.stop.signal != 0
 
+    def _settled(self, running: RunningPhase) -> bool:
+        """Whether early stopping ends this phase."""
+        return self.best is not None and running.phase.name == MAIN and self.best.settled
+
     def _evaluate(self, running: RunningPhase, done: int) -> None:
         context, phase = self.context, running.phase
         point: Point = {
@@ -182,6 +201,8 @@ class _Run:
             ),
         }
         self.points.append(point)
+        if self.best is not None and phase.name == MAIN and done:
+            self.best.look(point["hyper_loss"], done, running.judged)
         if context.config.trackers:
             numbers = {k: v for k, v in point.items() if k not in ("phase", "step")}
             context.accelerator.log(numbers, step=self.before + done)
@@ -198,6 +219,7 @@ class _Run:
                 **running.state_dict(),
                 "ledger": ledger.state_dict(),
                 "points": json.dumps(self.points),
+                **({} if self.best is None else {"best": self.best.state_dict()}),
             }
             folder, keep = self.folder.checkpoints, self.context.config.keep
             checkpoints.save(folder, running.phase.name, done, state, keep=keep)

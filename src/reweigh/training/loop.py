@@ -19,13 +19,14 @@ class Hooks:
     """What a run does besides training; every hook is told the steps done in the phase.
 
     `evaluate` and `save` are called when they are due, in that order; `show` after every step;
-    `stopping` says whether to save and leave.
+    `stopping` says whether to save and leave; so does `settled`, after an evaluation.
     """
 
     evaluate: Callable[[RunningPhase, int], None]
     save: Callable[[RunningPhase, int], None]
     show: Callable[[RunningPhase, int, Weighed], None]
     stopping: Callable[[int], bool]
+    settled: Callable[[RunningPhase], bool]
 
 
 def run(running: RunningPhase, config: Config, hooks: Hooks) -> None:
@@ -54,9 +55,10 @@ def run(running: RunningPhase, config: Config, hooks: Hooks) -> None:
             check.parameters(trainer.model, step)
         if evaluating:
             hooks.evaluate(running, done)
-        if saving:
+        settled = evaluating and hooks.settled(running)
+        if saving or settled:
             hooks.save(running, done)
-        if stopping:
+        if stopping or settled:
             return
 
 

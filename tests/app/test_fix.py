@@ -11,6 +11,7 @@ import pytest
 
 from reweigh.app import Options, label_notes, plan_fix, train
 from reweigh.errors import DataError, ReweighError, SettingError
+from reweigh.report import write_report
 from reweigh.review import write_fixed
 from reweigh.runs import RunSummary, read
 from support.own_data import table
@@ -132,3 +133,14 @@ def test_the_audit_says_what_cannot_be_promised(run):
     assert "at most 10% are expected to be right" in plenty[0]
     assert "too few" in few[0]
     assert "it would take about" in few[0]
+
+
+def test_the_report_says_how_many_labels_are_wrong_and_whose(run):
+    page = write_report(run / "run").read_text(encoding="utf-8")
+    labels = read(run / "run" / "summary.json", RunSummary).labels
+    assert labels is not None
+    assert "How many labels are wrong" in page
+    assert f"{480 * labels.wrong.share:,.0f} of 480" in page
+    assert "By source" in page
+    assert ">bob<" in page
+    assert "reweigh fix run" in page

@@ -37,6 +37,12 @@ def tell(summary: RunSummary, out: Path, page: Path) -> None:
         gain = numeral(line.gain, 3, sign=True) + _give_or_take(line.interval)
         typer.echo(f"  {line.name}: {numeral(line.figure, 4)}   gain of reweighing {gain}")
     typer.echo(f"{summary.suggestions:,} of {summary.train_rows:,} labels look wrong")
+    if (labels := summary.labels) is not None:
+        low, high = (f"{100 * share:.0f}" for share in (labels.wrong.low, labels.wrong.high))
+        typer.echo(
+            f"estimated: {low} to {high}% are wrong; {labels.flagged:,} are flagged, of which at most 10% are "
+            "expected to be right"
+        )
     for advice in summary.warnings:
         typer.secho(f"note: {advice.what} {advice.do}", fg=typer.colors.YELLOW)
     typer.echo(f"report: {page}\nnext:   reweigh audit {out}   or   reweigh review {out}")

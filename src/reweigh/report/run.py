@@ -18,6 +18,7 @@ from .page import render as render_page
 
 VOICES, HEARD = 2, 120
 SHOWN, CELLS, TEXT = {"images": 24, "text": 12, "table": 12}, 10, 600
+MOST_SOURCES = 25
 NAMES = {"reweigh": "reweighed", "uniform": "plain", "random": "random weights"}
 COLOURS = {"reweigh": OURS, "uniform": PLAIN, "random": MUTED}
 LINES = {"reweigh": "solid", "uniform": (0, (4, 2)), "random": "dotted"}
@@ -51,7 +52,30 @@ def render(folder: Path) -> str:
         weights=sorted(weights.items(), key=lambda pair: pair[1]),
         widest=max([*weights.values(), 1.0]),
         matrix=_matrix(source, summary),
+        sources=_sources(summary),
     )
+
+
+def _sources(summary: RunSummary) -> str:
+    """The share of wrong labels of each source, with intervals; "" without sources."""
+    sources = summary.labels.sources[:MOST_SOURCES] if summary.labels is not None else ()
+    if not sources:
+        return ""
+    worst_on_top = sources[::-1]
+    shares = [each.wrong.share for each in worst_on_top]
+    below = [each.wrong.share - each.wrong.low for each in worst_on_top]
+    above = [each.wrong.high - each.wrong.share for each in worst_on_top]
+    with panel("sources", (4.2, 0.7 + 0.22 * len(sources))) as drawn:
+        places = range(len(sources))
+        drawn.axes.errorbar(
+            shares, places, xerr=[below, above], fmt="o", color=OURS, markersize=4, linewidth=1.4
+        )
+        # A dollar sign would begin a formula.
+        names = [_shortened(each.source, 24).replace("$", r"\$") for each in worst_on_top]
+        drawn.axes.set_yticks(list(places), names)
+        drawn.axes.set(xlabel="share of wrong labels", ylim=(-0.6, len(sources) - 0.4))
+        drawn.axes.set_xlim(left=0)
+    return drawn.svg
 
 
 def _curves(summary: RunSummary) -> str:

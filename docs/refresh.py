@@ -103,6 +103,35 @@ def performance_block() -> str:
     return "\n".join(lines)
 
 
+def compiled_block() -> str:
+    """Compiled steps beside the compiled plain one, as `reweigh bench --compile` has measured them."""
+    measured = json.loads((ROOT / "results/compiled/steps.json").read_text())
+    rows = {(r["model"], r["n"], r["m"], r["method"]): r for r in measured["rows"]}
+    lines = [
+        "| network | n | m | plain, eager | plain, compiled | ours, eager | ours, compiled | way | seconds to compile, "
+        "plain and ours |",
+        "|---" * 9 + "|",
+    ]
+    for (model, n, m, method), ours in rows.items():
+        if method != "auto, compiled":
+            continue
+        columns = ("plain", "plain, compiled", "auto", method)
+        ratios = " | ".join(f"{rows[model, n, m, name]['to_compiled']:.2f}" for name in columns)
+        plain = rows[model, n, m, "plain, compiled"]
+        lines.append(
+            f"| {model} | {n} | {m} | {ratios} | {ours['runs']} | {plain['compile_seconds']:.0f}, "
+            f"{ours['compile_seconds']:.0f} |"
+        )
+    machine = measured["machine"]
+    lines += [
+        "",
+        f"Time of a step in compiled plain steps, the fastest of each, one thread: {machine['processor']}, "
+        f"{machine['cores']} cores, torch {machine['torch']}. From `reweigh bench --compile --threads 1`; "
+        "[all rows](../results/compiled/steps.json).",
+    ]
+    return "\n".join(lines)
+
+
 def reproduced(name: str) -> tuple[dict[str, Any], dict[tuple[str, str], list[float]]]:
     """What an experiment of the paper is, and its test accuracies by method and setting, in percent."""
     from reweigh.results import read_results
@@ -228,6 +257,9 @@ def main() -> int:
         if path.exists():
             measured = replaced(measured, name, path.read_text().strip())
     pages[speed] = (speed.read_text(), measured)
+    compiled = ROOT / "docs/compile.md"
+    text = replaced(compiled.read_text(), "compiled", compiled_block())
+    pages[compiled] = (compiled.read_text(), text)
     paper = ROOT / "docs/reproduce.md"
     text = replaced(paper.read_text(), "mnist-imbalance", imbalance_block())
     for name in ("cifar10-background", "cifar10-uniform"):

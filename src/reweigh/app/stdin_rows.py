@@ -23,6 +23,7 @@ from ..files import whole_file
 from ..runs import RunFile
 
 STDIN = Path("-")
+"""The path that stands for standard input."""
 FORMS = ("csv", "tsv", "jsonl", "parquet", "xlsx", "zip")
 _AT_ONCE = 2**20
 

@@ -67,7 +67,7 @@ IMPORTS = {
     },
     "report": {"files", "intervals", "optional", "results", "runs", "tables", "templates", "text"},
     "review": {"exchange", "files", "optional", "runs", "tables", "templates", "text"},
-    "integrations": {"audit", "clean_set", "core", "optional"},
+    "integrations": {"audit", "candidates", "clean_set", "core", "optional", "sentinels"},
     "own": {"app"},
     "cli": {"app", "data", "experiments", "files", "report", "review", "runs", "text"},
 }

@@ -4,6 +4,8 @@
     lightning      ReweighMixin                             pip install 'reweigh[lightning]'
     transformers   ReweighTrainer                           pip install 'reweigh[transformers]'
     trl            ReweighSFTTrainer, ReweighRewardTrainer, ReweighDPOTrainer      pip install 'reweigh[trl]'
+    datalab        label_issues                             pip install 'reweigh[app]'
+    opendataval    ReweighEvaluator                         pip install --no-deps opendataval
 
 Import the one you need: `from reweigh.integrations.sklearn import ReweighClassifier`. There is no
 import of all of them here, because each needs a library that may not be installed.

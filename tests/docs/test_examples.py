@@ -49,6 +49,26 @@ def test_the_page_shows_what_the_example_does(name, framework, page, printed):
 
 
 def test_every_example_is_in_the_table():
-    elsewhere = {"noisy_table"}  # the tutorial's, run by tests/app/test_own_docs.py
+    # The tutorial's, run by tests/app/test_own_docs.py; and one of minutes, run below for a few steps.
+    elsewhere = {"noisy_table", "sft_noisy"}
     here = {name for name, *_ in EXAMPLES}
     assert {p.stem for p in (ROOT / "examples").glob("*.py")} == here | elsewhere
+
+
+def test_the_small_language_model_runs(tmp_path, capsys, monkeypatch):
+    """Two steps of each method; a second call prints what was kept."""
+    path = ROOT / "examples" / "sft_noisy.py"
+    monkeypatch.setattr("sys.argv", [path.name, "--steps", "2", "--out", str(tmp_path)])
+    for _ in range(2):
+        runpy.run_path(str(path), run_name="__main__")
+    assert len((tmp_path / "sft.jsonl").read_text().splitlines()) == 4
+    assert (
+        len(
+            re.findall(
+                r"^   0  (plain|filtered|by sequence|by token) ",
+                capsys.readouterr().out,
+                flags=re.M,
+            )
+        )
+        == 8
+    )

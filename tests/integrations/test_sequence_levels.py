@@ -251,6 +251,16 @@ def test_what_cannot_be_weighed_is_refused():
         )
 
 
+def test_a_loss_with_a_clean_form_is_not_compiled():
+    """The compiled graph would take the mean over padding, too."""
+    model, train, clean = language_model(), chat(4), chat(3, seed=1)
+    loss = sequence_loss(model, level="token")
+    step = reweigh.Reweighter(model, loss, compile=True)(train, clean)
+    eager = reweigh.Reweighter(model, loss)(train, clean)
+    torch.testing.assert_close(step.clean_loss, eager.clean_loss, rtol=1e-12, atol=0)
+    torch.testing.assert_close(step.scores, eager.scores, rtol=1e-12, atol=0)
+
+
 def trainer(folder, train, clean, **options):
     arguments = transformers.TrainingArguments(
         output_dir=str(folder), per_device_train_batch_size=2, gradient_accumulation_steps=2,

@@ -129,6 +129,7 @@ class Session:
             "only some parameters are aligned (params=)": self._params is not None,
             "a batch is cut into chunks (chunk=)": self._chunk is not None,
             "scores are measured as an optimizer steps (geometry=)": self._geometry is not None,
+            "the loss has a form of its own for clean batches": hasattr(self.loss, "clean"),
             "processes share a batch": self._wrapper is not None or self._processes().size > 1,
         }
         return next((why for why, holds in reasons.items() if holds), None)

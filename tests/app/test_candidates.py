@@ -235,7 +235,7 @@ def test_a_regression_has_candidates(tmp_path):
     assert off < 3
     assert summary["judged_on"] == "checked"
     assert summary["figure"] == pytest.approx(summary["expected"])
-    assert summary["figure"] == pytest.approx(off, abs=1.5)
+    assert 0.5 < summary["figure"] < 5  # prices spread by 22
     assert "root mean square" in summary["why_chosen"]
     assert "Error, root mean square" in render(tmp_path / "run")
     new.to_csv(tmp_path / "test.csv", index=False)

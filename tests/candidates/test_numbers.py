@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
+from scipy.special import softmax
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import Ridge as TheirRidge
 
@@ -17,11 +19,12 @@ from reweigh.candidates import (
     TreesModel,
     blend,
     deal,
+    mean_weights,
     mixed,
-    mixture_weights,
     number_candidates,
     plain_names,
 )
+from reweigh.candidates.blend import PRIOR_OF_NUMBERS
 from reweigh.candidates.plain import on_near
 
 
@@ -70,24 +73,38 @@ def test_right_is_minus_the_squared_error_in_the_mean_of_repeats():
     assert right.tolist() == [-1.0, -9.0]
 
 
-def test_weights_are_those_of_normal_densities():
+def test_weights_are_the_brute_force_optimum():
     draw = np.random.default_rng(2)
+    labels = draw.normal(size=60)
+    said = labels + draw.normal([[0.0], [0.2], [1.0]], [[0.5], [0.6], [0.7]], size=(3, 60))
+    variance = min(np.mean((said - labels) ** 2, axis=1))
+
+    def objective(free):
+        w = softmax(free)
+        return (
+            np.sum((labels - w @ said) ** 2) / (2 * variance)
+            - PRIOR_OF_NUMBERS / 3 * np.log(w).sum()
+        )
+
+    best = minimize(objective, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-13})  # fmt: skip
+    assert mean_weights(said, labels) == pytest.approx(softmax(best.x), abs=1e-4)
+    said[1] = np.nan
+    assert mean_weights(said, labels)[1] == 0
+    assert mean_weights(said, labels).sum() == pytest.approx(1)
+
+
+def test_a_blend_of_numbers_is_better_than_each_and_leaves_the_biased_out():
+    draw = np.random.default_rng(3)
     labels = draw.normal(size=150)
-    said = {name: labels + draw.normal(0, scale, 150) for name, scale in (("a", 0.5), ("b", 0.6))}
-    found = blend(
-        [Judgement(n, p[None, :, None], 0) for n, p in said.items()], labels,
-        [np.arange(150)[k::5] for k in range(5)],
-    )  # fmt: skip
-    densities = []
-    for p in said.values():
-        variance = np.mean((p - labels) ** 2)
-        densities.append(np.exp(-((p - labels) ** 2) / (2 * variance)) / np.sqrt(2 * np.pi * variance))  # fmt: skip
-    weights = mixture_weights(np.array(densities))
-    assert [member.weight for member in found.members] == pytest.approx(weights, abs=1e-5)
-    together = mixed(found.members, {n: p[:, None] for n, p in said.items()})[:, 0]
-    assert together == pytest.approx(weights[0] * said["a"] + weights[1] * said["b"], abs=1e-5)
-    best = max(np.mean(-((p - labels) ** 2)) for p in said.values())
-    assert found.judgement.right(labels).mean() > best  # their errors are independent
+    off = {"a": draw.normal(0, 0.5, 150), "b": draw.normal(0, 0.6, 150), "biased": np.full(150, 4.0)}  # fmt: skip
+    judged = [Judgement(name, (labels + each)[None, :, None], 0) for name, each in off.items()]
+    found = blend(judged, labels, [np.arange(150)[k::5] for k in range(5)])
+    assert {member.name for member in found.members} == {"a", "b"}
+    best = max(each.right(labels).mean() for each in judged)
+    assert found.judgement.right(labels).mean() > best
+    together = mixed(found.members, {e.name: e.probabilities[0] for e in judged})[:, 0]
+    by_hand = sum(m.weight * (labels + off[m.name]) for m in found.members)
+    assert together == pytest.approx(by_hand)
 
 
 def test_far_numbers_are_not_learnt(problem):

@@ -28,4 +28,14 @@ from .judging import (
     Candidate, Folds, Judgement, Model, agreement, confusion, deal, judge, judge_once, log_likelihood, usual_folds,
 )  # fmt: skip
 from .choice import Figures, choose, figures, honest_right, lead, standing
-from .blend import BLEND, Blend, Member, blend, mixed, mixture_weights, sharpened, sharpness
+from .blend import (
+    BLEND,
+    Blend,
+    Member,
+    blend,
+    mean_weights,
+    mixed,
+    mixture_weights,
+    sharpened,
+    sharpness,
+)

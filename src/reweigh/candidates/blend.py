@@ -15,7 +15,10 @@ The second problem is concave, and expectation maximisation, which raises it in 
 A row that candidate k was not judged on counts with the weights of the others alone, divided by their
 sum s_i; r_ik is then w_k / s_i for k (the draws that were in vain), and w is divided by its sum.
 
-In a regression p_k(y) is normal around what k says, with the variance of its errors on the judging rows.
+In a regression, where k says the number f_k, y is normal around their weighted mean, v being the smallest
+mean squared error of a candidate; this is concave, too:
+
+    weights     w maximises     - sum_i (y_i - sum_k w_k f_k)^2 / (2 v)  +  PRIOR_OF_NUMBERS / K sum_k log w_k
 
 How good the blend is, is judged on each part of the rows by weights that the other parts gave.
 """
@@ -33,6 +36,8 @@ from .learner import Labels, Places, Reals, are_numbers
 
 BLEND = "blend"
 PRIOR, SPREAD = 5.0, 0.5
+PRIOR_OF_NUMBERS = 1.0
+"""Less than of classes: a biased member moves a mean of numbers, where a vote of classes stays."""
 SMALLEST = 0.02
 """Members with less weight are left out: they cost time and change nothing."""
 SETTLED, MOST = 1e-7, 5000
@@ -88,11 +93,11 @@ def mixed(members: Sequence[Member], said: Mapping[str, Reals]) -> Reals:
 def _members(said: Mapping[str, Reals], labels: Labels) -> tuple[Member, ...]:
     if are_numbers(labels):
         sharp = dict.fromkeys(said, 1.0)
-        likely = np.stack([_density(numbers, labels) for numbers in said.values()])
+        weights = mean_weights(np.stack([_mean(p[..., 0]) for p in said.values()]), labels)
     else:
         sharp = {name: sharpness(p, labels) for name, p in said.items()}
         likely = np.stack([_likely(sharpened(p, sharp[name]), labels) for name, p in said.items()])
-    weights = mixture_weights(likely)
+        weights = mixture_weights(likely)
     weights = np.where(weights < SMALLEST, 0, weights)
     weights /= weights.sum()
     return tuple(
@@ -103,14 +108,6 @@ def _members(said: Mapping[str, Reals], labels: Labels) -> tuple[Member, ...]:
 def _likely(p: Reals, labels: Places) -> Reals:
     """[m] probability of the label, the mean over repeats; NaN where there is none."""
     return _mean(_of_label(p, labels))
-
-
-def _density(numbers: Reals, labels: Reals) -> Reals:
-    """[m] the normal density at the label, the mean over repeats; NaN where there is none."""
-    squares = (numbers[..., 0] - labels) ** 2
-    known = squares[~np.isnan(squares)]
-    variance = max(float(known.mean()), LEAST) if len(known) else 1.0
-    return _mean(np.exp(-squares / (2 * variance)) / np.sqrt(variance))
 
 
 def _mean(of_label: Reals) -> Reals:
@@ -158,4 +155,35 @@ def mixture_weights(likely: Reals, *, prior: float = PRIOR) -> Reals:
         weights = weights / weights.sum()
         if np.abs(weights - before).max() < SETTLED:
             break
+    return weights
+
+
+def mean_weights(said: Reals, labels: Reals, *, prior: float = PRIOR_OF_NUMBERS) -> Reals:
+    """w [K] for a regression, from numbers [K, m]; of rows that all candidates were judged on.
+
+    A candidate that was judged on none gets no weight; w is searched as a softmax.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import softmax
+
+    judged = ~np.isnan(said).all(1)
+    rows = ~np.isnan(said[judged]).any(0)
+    numbers, truth, count = said[judged][:, rows], labels[rows], int(judged.sum())
+    weights = np.zeros(len(said))
+    if not rows.any():
+        weights[judged] = 1 / max(count, 1)
+        return weights
+    variance = max(float(((numbers - truth) ** 2).mean(1).min()), LEAST)
+
+    def objective(free: Reals) -> tuple[float, Reals]:
+        w = softmax(free)
+        off = w @ numbers - truth
+        value = float(off @ off) / (2 * variance) - prior / count * float(np.log(w).sum())
+        slope = numbers @ off / variance - prior / count / w
+        return value, w * (slope - w @ slope)
+
+    found = minimize(
+        objective, np.zeros(count), jac=True, method="L-BFGS-B", options={"ftol": 1e-12}
+    )
+    weights[judged] = softmax(found.x)
     return weights

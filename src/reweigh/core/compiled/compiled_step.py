@@ -21,6 +21,8 @@ from ..torch_internals import OpOverload, is_mutable, same_random_numbers, writt
 from .capture import CapturedPass
 from .traced_step import FIRST_OUTPUTS, TracedStep
 
+CUDA_GRAPHS = ("reduce-overhead", "max-autotune")  # modes of torch.compile that record them
+
 
 @dataclass
 class CompiledNumbers:
@@ -57,6 +59,7 @@ class CompiledStep:
 
     parameters: the aligned ones, for those that no graph reads.
     graphs:     one; two where the forward draws random numbers: the clean side, and the rest.
+    reuses:     whether a run may write its results where those of the last one lie (CUDA graphs).
     record:     of its uses, and when it is compared next. choice: as `Reweighter.backend` shows it.
     """
 
@@ -64,6 +67,7 @@ class CompiledStep:
     parameters: tuple[nn.Parameter, ...]
     graphs: tuple[Callable[..., Any], ...]
     choice: Choice
+    reuses: bool = False
     record: Record[None] = field(default_factory=lambda: Record(None))
     seconds: float = 0.0
 
@@ -99,6 +103,8 @@ class CompiledStep:
                 finally:
                     start.restore()
                 found = self.graphs[1](*flat, *clean_side, *state)
+            if self.reuses:
+                found = [x.clone() for x in found]
         touched = self.traced.touched
         end = len(FIRST_OUTPUTS) + len(touched)
         first = dict(zip(FIRST_OUTPUTS, found, strict=False))
@@ -148,7 +154,8 @@ def compiled(
     kind = options.get("backend", "inductor")
     how = "one graph" if len(ready) == 1 else "two graphs, for the sake of random numbers"
     reason = f"{choice.reason}; compiled by {kind} as {how}, compared with the eager step"
-    step = CompiledStep(traced, parameters, ready, Choice(traced.way, reason))
+    reuses = options.get("mode") in CUDA_GRAPHS
+    step = CompiledStep(traced, parameters, ready, Choice(traced.way, reason), reuses)
     step.seconds = time.perf_counter() - began
     return step
 

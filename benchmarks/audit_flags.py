@@ -18,8 +18,8 @@ the same rows, from the same features, with plain models (sentinels/witnesses.py
     loss, aum    mean loss and area under the margin (Pleiss et al., 2020) of a logistic regression trained by
                  200 steps of gradient descent on train and checked rows
 
-Settings were chosen on seeds 1 to 3 of some of these sets; seeds 11 to 13 were then run once. `promise` cells
-draw 100 data sets each, without forests, and note the share of false alarms in each.
+Settings were chosen on seeds 1 and 2 of some of these sets; seeds 11 to 13 judge, each run once. The tables name the
+seeds that have been run. `promise` cells draw 100 data sets each, without forests, and note the share of false alarms in each.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def test_a_number_to_predict(tmp_path):
     for name, seed in (("rows", 0), ("checked", 1)):
         table(40, seed)[0].to_csv(tmp_path / f"{name}.csv", index=False)
     options = Options(data=tmp_path / "rows.csv", clean=tmp_path / "checked.csv", target="length",
-                      holdout=0.3, method="reweigh", steps=4, hidden=4, threads=1)  # fmt: skip
+                      holdout=0.3, quick=True, steps=4, hidden=4, threads=1)  # fmt: skip
     train(options, tmp_path / "run")
     page = Page(reweigh.load(tmp_path / "run")._repr_html_())
     assert "mean absolute error" in page.text

@@ -26,6 +26,7 @@ from ..files import write_whole
 from ..optional import optional
 from ..runs import ModelDescription, Network, RunFile, open_run, read
 from ..text import first_line
+from .image_backbone import BACKBONE, FINE_TUNED
 from .output_files import check_output
 from .own_model import OWN
 from .predict import Predictor
@@ -69,6 +70,9 @@ def recipe(network: Network, out: Path) -> str:
         module, _, factory = network.factory.partition(":")
         made = f"{factory}(shape={tuple(network.shape)}, outputs={network.outputs})"
         source = f"from {module} import {factory}"
+    elif network.kind in (BACKBONE, FINE_TUNED):
+        made = f"new_backbone({network.factory!r}, {network.outputs})"
+        source = "from reweigh.app.image_backbone import new_backbone"
     elif network.kind == "image-cnn":
         made = f"ImageCNN(ImageCNNOptions(channels={network.shape[0]}, classes={network.outputs}))"
         source = "from reweigh.models import ImageCNN, ImageCNNOptions"

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from .. import encoders, tables
 from ..errors import DataError, SettingError
+from .image_backbone import backbone_pixels
 from .kept_table import KeptTable
 from .options import Options, flag
 
@@ -75,6 +76,10 @@ def inspect_files(options: Options, *, say: Say) -> Inspected:
 
 
 def _tables(options: Options, say: Say) -> Inspected:
+    if options.encoder is not None and options.text is None:
+        raise SettingError(
+            "--encoder is for texts and images; of a table, give the column of its texts: --text COLUMN"
+        )
     marking = tables.parse_condition(options.clean_where) if options.clean_where else None
     opened = {
         role: tables.open_table(path, encoding=options.encoding)
@@ -221,7 +226,14 @@ def _folders(options: Options, say: Say) -> Inspected:
             sources[role] = SourceFile(folder, labels.finish(), np.zeros(len(folder), dtype=bool))
     data = sources["data"].files
     assert isinstance(data, tables.ImageFolder), "opened as one"
-    encoder = encoders.fit_images(data, size=options.image_size)
+    if options.encoder is None:
+        encoder = encoders.fit_images(data, size=options.image_size)
+    else:
+        if options.image_size is not None:
+            raise SettingError(
+                "--image-size is for the usual network; --encoder has a size of its own"
+            )
+        encoder = encoders.ImageEncoder(backbone_pixels(options.encoder).size, 3)
     colours = "grey" if encoder.channels == 1 else "colour"
     say(f"images are resized to {encoder.size}x{encoder.size}, {colours}")
     return Inspected("images", "classes", "folder", sources, encoder)

@@ -12,11 +12,12 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from ..data import BatchOptions, Examples, Part, Scaling
+from ..data import BatchOptions, Examples, Scaling
 from ..errors import SettingError
 from ..models import MLP, ImageCNN, ImageCNNOptions, MLPOptions
 from ..runs import Network
 from ..training import Config, Optimizer, Outcome
+from .image_backbone import BACKBONE, FINE_TUNED, backbone_pixels, make_backbone
 from .options import Options
 from .own_model import OWN, make_own, own_network
 from .preparation import Prepared
@@ -35,6 +36,8 @@ def make_model(network: Network) -> nn.Module:
     """A new model of that shape."""
     if network.kind == OWN:
         return make_own(network)
+    if network.kind in (BACKBONE, FINE_TUNED):
+        return make_backbone(network)
     if network.kind == "image-cnn":
         return ImageCNN(ImageCNNOptions(channels=network.shape[0], classes=network.outputs))
     size = math.prod(network.shape)
@@ -50,6 +53,9 @@ def choose_network(prepared: Prepared, options: Options) -> Network:
     if options.model is not None:
         return own_network(options.model, shape, outputs, regression=not prepared.classes)
     if prepared.inspected.kind == "images":
+        if options.encoder is not None:
+            kind = FINE_TUNED if options.fine_tune else BACKBONE
+            return Network(kind, shape, outputs, factory=str(options.encoder.resolve()))
         return Network("image-cnn", shape, outputs)
     _check_size(options.hidden, math.prod(shape))
     width = options.hidden or (64 if rows < 2_000 else 128 if rows < 20_000 else 256)
@@ -83,10 +89,13 @@ def choose_config(prepared: Prepared, options: Options) -> Config:
         batch=BatchOptions(
             size=batch,
             clean_size=clean_batch(clean, batch),
-            scaling=_scaling(prepared.task.train, prepared.task.peak),
+            scaling=_scaling(prepared, options),
             peak=prepared.task.peak,
         ),
-        optimizer=Optimizer(learning_rate=options.learning_rate or 0.02, momentum=0.9),
+        optimizer=Optimizer(
+            learning_rate=options.learning_rate or (0.002 if options.fine_tune else 0.02),
+            momentum=0.9,
+        ),
         drops=((steps * 4 // 5, 0.1),),
         clip=10.0,
         evaluate_every=max(1, steps // EVALUATIONS),
@@ -115,10 +124,13 @@ def clean_batch(clean: int, batch: int) -> int:
     return min(clean, max(EVERY_STEP, batch // 5, clean // 10))
 
 
-def _scaling(train: Part, peak: int) -> Scaling:
+def _scaling(prepared: Prepared, options: Options) -> Scaling:
     """Of up to 2,000 images spread over the train part; tables are scaled already."""
+    train, peak = prepared.task.train, prepared.task.peak
     if train.inputs.dtype != torch.uint8:
         return Scaling()
+    if options.encoder is not None:
+        return backbone_pixels(options.encoder).scaling
     ids = train.ids[:: max(1, len(train) // 2000)]
     scaling = Scaling.of(Examples(train.inputs[ids], ids), peak)
     # A channel that never varies must not be divided by zero.

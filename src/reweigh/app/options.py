@@ -65,9 +65,12 @@ class Options:
     text: Annotated[
         str | None, Help("Learn from the texts in this column, in any language.", "COL")
     ] = None
-    encoder: Annotated[Path | None, Help("A local transformers encoder for the texts.", "DIR")] = (
-        None
-    )
+    encoder: Annotated[
+        Path | None, Help("A local transformers model for the texts, or for the images.", "DIR")
+    ] = None
+    fine_tune: Annotated[
+        bool, Help("Train the image model of --encoder, too; else only a layer on its features.")
+    ] = False
     clean_where: Annotated[
         str | None,
         Help(
@@ -162,12 +165,7 @@ class Options:
     threads: Annotated[int | None, Help("Of the CPU.", "N", TRAINING, least=1)] = None
 
     def __post_init__(self) -> None:
-        for name, (kind, _) in shown_options().items():  # names of files may be strings
-            value = getattr(self, name)
-            if kind in (Path, Path | None) and isinstance(value, str):
-                object.__setattr__(self, name, Path(value))
-            elif kind == tuple[Path, ...]:
-                object.__setattr__(self, name, tuple(map(Path, value)))
+        self._make_paths()
         if self.clean is None and self.clean_where is None and not self.also_clean:
             raise SettingError(
                 "nothing says which rows are checked; give --clean FILE, or --clean-where "
@@ -181,8 +179,10 @@ class Options:
         rate = self.learning_rate
         if rate is not None and not (math.isfinite(rate) and rate > 0):
             raise SettingError(f"--learning-rate is {rate:g}; expected a number above 0")
-        if self.encoder is not None and self.text is None:
-            raise SettingError("--encoder is for texts; give their column too: --text COLUMN")
+        if self.fine_tune and (self.encoder is None or self.text is not None):
+            raise SettingError("--fine-tune is for an image model; give its folder: --encoder DIR")
+        if self.encoder is not None and self.model is not None and self.text is None:
+            raise SettingError("--encoder and --model both give the network; expected one of them")
         if self.holdout is not None and not 0 <= self.holdout < 1:
             raise SettingError(f"--holdout is {self.holdout:g}; expected a share from 0 to under 1")
         if self.quick and self.method is not None:
@@ -193,6 +193,15 @@ class Options:
             value = getattr(self, name)
             if shown.least is not None and value is not None and value < shown.least:
                 raise SettingError(f"{flag(name)} is {value}; expected {shown.least} or more")
+
+    def _make_paths(self) -> None:
+        """Names of files may be strings."""
+        for name, (kind, _) in shown_options().items():
+            value = getattr(self, name)
+            if kind in (Path, Path | None) and isinstance(value, str):
+                object.__setattr__(self, name, Path(value))
+            elif kind == tuple[Path, ...]:
+                object.__setattr__(self, name, tuple(map(Path, value)))
 
     @property
     def held_out(self) -> float:

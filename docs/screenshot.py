@@ -19,10 +19,12 @@ sys.path.insert(0, str(ROOT / "tests"))
 def digits_run(folder: Path) -> Path:
     """60 digits, every one of them a suspect, and the true class as the suggestion."""
     from PIL import Image
-    from review_runs import suspect, write_run
     from sklearn.datasets import load_digits
 
+    from support.review_runs import suspect, write_run, write_voices
+
     digits, draw, suspects = load_digits(), random.Random(4), []
+    seen, voices = {digit: [] for digit in range(10)}, []  # earlier ones stand for checked rows
     for index in range(60):
         true = int(digits.target[index])
         given = draw.choice([other for other in range(10) if other != true])
@@ -44,16 +46,25 @@ def digits_run(folder: Path) -> Path:
                 why=why,
                 suspicion=0.998 - index / 400,
                 probability=share / 100,
+                p_wrong=0.995 - index / 400,
+                p_suggested=share / 100,
+                flag=True,
             )
+            | {"suggested": str(true)}
         )
-    return write_run(folder / "digits-run", suspects, data=folder / "digits", rows=60,
-                     kind="images", classes=[str(digit) for digit in range(10)])  # fmt: skip
+        voices += [(index, -1.0, place, str(true), checked) for place, checked in seen[true][-3:]]
+        seen[true].append((index, path.as_posix()))
+    run = write_run(folder / "digits-run", suspects, data=folder / "digits", rows=60, kind="images",
+                    clean=str(folder / "digits"), classes=[str(digit) for digit in range(10)])  # fmt: skip
+    write_voices(run, *voices)
+    return run
 
 
 def main() -> None:
     """Decide about a few, then take the picture."""
     from PIL import Image
-    from review_browser import chromium, served
+
+    from support.review_browser import chromium, served
 
     target = ROOT / "docs" / "review.png"
     with tempfile.TemporaryDirectory() as folder, served(digits_run(Path(folder))) as review:

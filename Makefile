@@ -20,7 +20,7 @@ $(VENV)/app.done: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/dev.done: $(VENV)/app.done
-	$(INSTALL) -e '.[app,dev,skorch,lightning,transformers,ray]'
+	$(INSTALL) -e '.[app,dev,skorch,lightning,transformers,trl,ray]'
 	@touch $@
 
 demo: $(VENV)/app.done ## the main job: noisy digits, plain against reweighed; writes demo/report.html

@@ -77,8 +77,9 @@ class Setup:
         setup: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         for name in ("method", "seed", "device", "threads", "trackers", "checkpoint_every", "keep"):
             del setup["config"][name]
-        if setup["config"]["average"] is None:  # as in results from before there was a choice
-            del setup["config"]["average"]
+        for name in ("average", "patience"):  # as in results from before there was a choice
+            if setup["config"][name] is None:
+                del setup["config"][name]
         return setup
 
 

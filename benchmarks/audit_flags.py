@@ -42,7 +42,7 @@ from reweigh.encoders import edge_features, fit_ngrams
 from reweigh.sentinels import RELABEL, SET_ASIDE, Policy
 
 RESULTS = Path(__file__).parents[1] / "results" / "audit"
-SHARED = Path("/work/shared/data")
+TEXTS = Path(__file__).parents[2] / "shared" / "data"  # the folder with yoruba_newsclass
 FIELDS = ("set", "checked", "seed")
 DEV, JUDGING = range(1, 4), range(11, 14)
 CHECKED = (50, 200, 10)
@@ -103,7 +103,7 @@ def _table(name: str, kind: str, rate: int):
 def _yoruba(seed: int):
     import real_data_sets
 
-    found = real_data_sets.yoruba(SHARED)
+    found = real_data_sets.yoruba(TEXTS)
     n = len(found.truth) - found.test
     names, truth = np.unique(found.truth[:n], return_inverse=True)
     given = np.searchsorted(names, found.given(seed)[:n])

@@ -146,7 +146,7 @@ def test_an_archive_of_images_is_listed_and_never_unpacked(tmp_path):
             archive.writestr(name, b"no image")
         for name in (
             "../out/1.png",
-            "/root/1.png",
+            "/out/1.png",
             "c:/x/1.png",
             "a\\b/1.png",
             ".h/1.png",

@@ -2,6 +2,7 @@
 
     python benchmarks/evidence.py --list       # the commands, and which of them are finished
     python benchmarks/evidence.py              # runs what is missing; stop it whenever you like
+    python benchmarks/evidence.py --jobs 2     # two commands at a time, never two on the same folder
     python benchmarks/evidence.py --minutes 60 # begins no new command after that
 
 Every command is `reweigh reproduce`, one cell at a time with one thread, into results/ID-medium. A cell that
@@ -73,18 +74,17 @@ HUMAN = ("labels=worst", "clean=100")
 
 
 def queue() -> Iterator[Run]:
-    for table in FLIPS:
-        for method in ("uniform", OURS, "random", "uniform+ft", "clean_only"):
+    for method in ("uniform", OURS, "uniform+ft", "clean_only", "random"):
+        for table in FLIPS:
             yield Run(table, (method,), seeds=1)
-    for method in ("uniform", "uniform+ft", OURS, "clean_only"):
+    for method in ("uniform", OURS, "uniform+ft", GUARDED, "random", "clean_only"):
         yield Run("human-noise", (method,), HUMAN, seeds=1)
     yield Run("weight-distribution", seeds=1)
     for table in FLIPS:
         yield Run(table, (GUARDED,), seeds=1)
-    yield Run("human-noise", (GUARDED,), HUMAN, seeds=1)
     yield Run("confusion", reuse=FLIPS)
     yield Run("curves")
-    for method in ("co_teaching", "meta_weight_net"):
+    for method in ("reweigh_hedged", "reweigh_bootstrap", "co_teaching", "meta_weight_net"):
         yield Run("human-noise", (method,), HUMAN, seeds=1)
     for table in FLIPS:
         yield Run(table, seeds=1)
@@ -98,21 +98,34 @@ def queue() -> Iterator[Run]:
         yield Run(name, reuse=tuple(t for t in FLIPS if t != name))
 
 
+def work_off(runs: list[Run], *, jobs: int, minutes: float) -> None:
+    """Run what is missing, `jobs` commands at a time, each folder by one command at a time."""
+    begun, going = time.monotonic(), dict[Path, subprocess.Popen[bytes]]()
+    while runs or going:
+        going = {folder: process for folder, process in going.items() if process.poll() is None}
+        if time.monotonic() - begun > 60 * minutes:
+            runs = []
+        ready = (run for run in runs if run.folder not in going)
+        if len(going) < jobs and (run := next(ready, None)) is not None:
+            runs.remove(run)
+            if run.missing:
+                going[run.folder] = subprocess.Popen([sys.executable, "-m", *run.command])
+        elif going:
+            time.sleep(1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--list", action="store_true", help="run nothing")
+    parser.add_argument("--jobs", type=int, default=1, help="commands at a time")
     parser.add_argument("--minutes", type=float, default=float("inf"))
     arguments = parser.parse_args()
-    begun = time.monotonic()
+    if not arguments.list:
+        return work_off(list(queue()), jobs=max(1, arguments.jobs), minutes=arguments.minutes)
     for run in queue():
-        left = len(run.missing)
-        if arguments.list:
-            shown = [part.replace(f"{RESULTS.parent}/", "") for part in run.command]
-            print(f"{left:3} missing: {' '.join(shown)}")
-        elif left:
-            if time.monotonic() - begun > 60 * arguments.minutes:
-                return
-            subprocess.run([sys.executable, "-m", *run.command], check=False)
+        shown = [part.replace(f"{RESULTS.parent}/", "") for part in run.command]
+        print(f"{len(run.missing):3} missing: {' '.join(shown)}")
+    return None
 
 
 if __name__ == "__main__":

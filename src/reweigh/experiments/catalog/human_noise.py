@@ -16,12 +16,15 @@ from .cifar import NOTES, SMOKE, full, medium, small
 
 ROWS = (
     Row("uniform", "Plain"),
+    Row("random", "Random"),
     Row("co_teaching", "Co-teaching"),
     Row("clean_only", "Clean Only", clean=True),
     Row("uniform+ft", "Plain +FT", clean=True),
     Row("meta_weight_net", "Meta-Weight-Net", clean=True),
     OURS,
     GUARDED,
+    Row("reweigh_bootstrap", "Ours, bootstrapped", clean=True),
+    Row("reweigh_hedged", "Ours, hedged", clean=True),
 )
 METHODS = tuple(row.method for row in ROWS)
 KINDS = ("worst", "random1", "aggregate")

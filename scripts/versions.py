@@ -95,18 +95,24 @@ def commit() -> str:
 
 
 def table(lines: list[dict[str, object]]) -> str:
-    """The newest outcome of each file, summed for each cell."""
+    """The newest outcome of each file, summed for each cell; commits: those it was run at."""
     newest = {(x["python"], x["torch"], x["file"]): x for x in lines}
     cells = defaultdict(list)
     for (python, torch, _), line in newest.items():
         cells[python, torch].append(line)
-    rows = ["| Python | PyTorch | files | passed | skipped | failed |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| Python | PyTorch | files | passed | skipped | failed | commits |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for (python, torch), found in sorted(cells.items(), key=lambda cell: float(cell[0][0][2:])):
         skipped = sum(x["skipped"] for x in found)
         failed = sum(len(x["failed"]) for x in found)
         passed = sum(x["tests"] for x in found) - skipped - failed
         files = f"{len(found)} of {len(TESTS)}"
-        rows.append(f"| {python} | {torch} | {files} | {passed} | {skipped} | {failed} |")
+        commits = ", ".join(dict.fromkeys(str(x["commit"])[:7] for x in found))
+        rows.append(
+            f"| {python} | {torch} | {files} | {passed} | {skipped} | {failed} | {commits} |"
+        )
     return "\n".join(rows) + "\n"
 
 

@@ -184,6 +184,15 @@ def test_what_a_compiler_gets_wrong_is_refused():
     assert "differ from those of the eager step" in weigh.backend.reason
 
 
+def test_what_a_compiler_fails_with_is_named():
+    def failing(graph, inputs):
+        raise OSError("no C++ compiler here")
+
+    weigh = reweigh.Reweighter(mlp(), cross_entropy, compile={"backend": failing})
+    weigh(vectors(7), vectors(5)).loss.backward()
+    assert weigh.backend.reason.endswith("no C++ compiler here")
+
+
 class Tempered(nn.Module):
     def __init__(self):
         super().__init__()

@@ -146,6 +146,47 @@ def test_counts_as_a_plain_step_does(body, backend, safeguard, hooked):
                 assert torch.allclose(mine, theirs)
 
 
+class Failing(nn.Module):
+    """Takes up to `most` rows."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.layer, self.most = nn.Linear(8, 8), most
+
+    def forward(self, x):
+        x = self.layer(x).tanh()
+        if len(x) > self.most:
+            raise ValueError(f"{len(x)} rows")
+        return x
+
+
+def held(weigh) -> Exception:
+    """The error of a step, with its whole traceback."""
+    with pytest.raises((UnsupportedModelError, ValueError)) as info:
+        weigh(labelled(4), labelled(4))
+    return info.value
+
+
+@pytest.mark.parametrize("case", ["refused", "user's error", "one pass fails"])
+def test_an_error_inside_a_checkpoint_does_not_leave_it_open(case):
+    """It would take what unrelated operations save for its own, and fail in their backward."""
+    torch.manual_seed(0)
+    body = Normalised() if case == "refused" else Failing(4 if case == "one pass fails" else 3)
+    model = Checkpointed(body).double()
+    weigh = reweigh.Reweighter(
+        model, LOSS, backend="ghost", one_pass=case == "one pass fails" or None
+    )
+    if case == "one pass fails":
+        weigh(labelled(4), labelled(4)).loss.backward()
+        assert "one forward" not in weigh.backend.reason
+    else:
+        error = held(weigh)
+        assert error.__traceback__ is not None
+    x = torch.randn(3, requires_grad=True)
+    x.exp().sum().backward()
+    assert torch.equal(x.grad, x.detach().exp())
+
+
 def test_nothing_of_a_checkpoint_stays():
     model, frame = Checkpointed(Recurrent(nn.LSTM)).double(), checkpointing._CheckpointFrame
     weigh = reweigh.Reweighter(model, LOSS, backend="forward_mode", safeguard=None)

@@ -222,4 +222,5 @@ def _gradient(
             outputs, list(parameters), factors, retain_graph=True, materialize_grads=True,
             allow_unused=True,
         )  # fmt: skip
-    return tuple(g.to_dense() if g.is_sparse else g for g in gradient)
+    # Detached: PyTorch gives a parameter that is not used zeros that require a gradient.
+    return tuple((g.to_dense() if g.is_sparse else g).detach() for g in gradient)

@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from operator import attrgetter, methodcaller
@@ -250,6 +250,22 @@ def recomputing_under(
             _frames_inside -= 1
             if not _frames_inside:
                 checkpointing._CheckpointFrame = _Frame  # type: ignore[misc]
+
+
+def leave_checkpoints(error: BaseException) -> None:
+    """Leave the checkpoints (not reentrant ones) that an error has come through.
+
+    PyTorch 2.6 and 2.9 do not: such a checkpoint stays open while somebody holds the error, and takes
+    what later, unrelated operations save for its own. PyTorch 2.13 leaves it, and this does nothing.
+    """
+    open_ones = list[Generator[Any, Any, Any]]()
+    trace = error.__traceback__
+    while trace is not None:
+        frame, trace = trace.tb_frame, trace.tb_next
+        if frame.f_globals is vars(checkpointing):
+            open_ones += [x for x in frame.f_locals.values() if isinstance(x, Generator)]
+    for inner in reversed(open_ones):
+        inner.close()
 
 
 @contextmanager

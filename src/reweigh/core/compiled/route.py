@@ -324,9 +324,9 @@ def _difference(
 
 
 def in_short(error: BaseException) -> str:
-    """The first line of an error, with its kind unless it is ours."""
-    lines = str(error).strip().splitlines() or [""]
-    text = lines[0].strip()
+    """The first line of an error, and the next where it only announces it; its kind unless it is ours."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    text = " ".join(lines[: 2 if lines[0].endswith(":") else 1])
     return text if isinstance(error, ReweighError) else f"{type(error).__name__}: {text}"
 
 

@@ -24,7 +24,7 @@ from ...errors import (
     NonFiniteError,
     UnsupportedModelError,
 )
-from ..torch_internals import version_of
+from ..torch_internals import leave_checkpoints, version_of
 
 Batch = Any
 Loss = Callable[[nn.Module, Batch], Tensor]
@@ -83,7 +83,12 @@ def evaluate(model: nn.Module, loss: Loss, batch: Batch, *, which: str) -> Tenso
         )
     before = list(map(version_of, tensors))
     # Fresh containers: a loss may pop its labels out of a dict, and there is more than one pass.
-    values = loss(model, batch if is_flat(batch) else mapped(batch, lambda leaf: leaf))
+    own = batch if is_flat(batch) else mapped(batch, lambda leaf: leaf)
+    try:
+        values = loss(model, own)
+    except BaseException as error:
+        leave_checkpoints(error)  # another back-end may go on from here
+        raise
     if list(map(version_of, tensors)) != before:
         raise UnsupportedModelError(
             f"the model or loss has begun to write to the {which} batch in place, after steps that did "

@@ -37,7 +37,13 @@ from ...clean import CleanSide, collected, paying
 from ...model import Batch, Direction, Loss, evaluate, is_flat, require_one_each
 from ...ops import Layer
 from ...proof import MOST_RECORDS, Records, require_same_losses, require_update, same_gradient
-from ...torch_internals import BatchNormBase, DropoutBase, any_global_hook, version_of
+from ...torch_internals import (
+    BatchNormBase,
+    DropoutBase,
+    any_global_hook,
+    leave_checkpoints,
+    version_of,
+)
 from ..base import TrainPass
 from .engine import BothSides, Capture, GhostPass, Layouts, PlaceRecords, assembled
 from .from_graph import RecordedContact, on_inputs, read
@@ -128,6 +134,7 @@ class OnePass:
         try:
             sides = self._run(pass_, batch, parameters)
         except Exception as error:  # if it is the user's error, two passes say it better
+            leave_checkpoints(error)
             sides = None
             self._declined(batch, error)
         if start is not None:

@@ -239,7 +239,7 @@ class Session:
     ) -> CleanSide:
         """The clean side over all processes; the first one also tells whether the forward talks."""
         selection = state.selection
-        listener = Listener() if selection.exchanges is None else None
+        listener = Listener(sharded=view.sharded) if selection.exchanges is None else None
         side = shared_clean_gradient(view, loss, clean, state.parameters, group, listener=listener)
         if listener is not None:
             selection.exchanges = listener.heard

@@ -34,6 +34,7 @@ from ..processes import (
     Arriving,
     Group,
     Listener,
+    copies_of,
     flattened,
     local,
     sharded_gradients,
@@ -96,9 +97,9 @@ def _of_shards(
     total = _checked(group.summed(flattened([numbers]))())
     scale = group.size / total[-1]
     shards = tuple((v * scale).to(v.dtype) for v in values)
-    direction = Direction(
-        tuple(parameters), tuple(parameters.values()), shards, lambda x: group.summed(x)()
-    )
+    theta = tuple(parameters.values())
+    copies = copies_of(theta[0])  # of each shard: more than one on a mesh of two dimensions
+    direction = Direction(tuple(parameters), theta, shards, lambda x: group.summed(x)() / copies)
     return CleanSide(losses, lambda: total[0] / total[1], direction)
 
 

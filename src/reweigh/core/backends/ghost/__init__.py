@@ -10,12 +10,17 @@ The engines, in the order in which they are tried:
     one_pass         both batches in one forward, where that is the same and holds less
     from_graph       a plain forward; contacts are read off autograd's graph
     from_dispatch    a forward that is watched, operation by operation
+
+and for parameters that `fully_shard` has spread:
+
+    sharded          as from_graph; whole values come and go unit by unit
 """
 
 from .engine import Capture, Ghost, Layouts, SeveralLosses
 from .from_dispatch import watched_pass
 from .from_graph import CleanFactors, plain_pass, read
 from .one_pass import OnePass
+from .sharded import sharded_pass
 
 
 def make_ghost(one_pass: bool | None = None) -> Ghost:
@@ -24,4 +29,7 @@ def make_ghost(one_pass: bool | None = None) -> Ghost:
         "a plain forward, whose graph is read": plain_pass,
         "a forward that is watched, operation by operation": watched_pass,
     }
-    return Ghost(OnePass(one_pass), CleanFactors().gradient, engines)
+    sharded = {
+        "a plain forward, whose graph is read, and a unit of fully_shard at a time": sharded_pass
+    }
+    return Ghost(OnePass(one_pass), CleanFactors().gradient, engines, sharded)

@@ -94,6 +94,7 @@ def pictures(norm: Callable[[int], nn.Module]) -> nn.Module:
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "perceptron": perceptron,
+    "wide": lambda: nn.Sequential(nn.Linear(5, 64), nn.Tanh(), nn.Linear(64, 48), nn.Linear(48, 3)),
     "words": Words,
     "tied": lambda: Words(tied=True),
     "convolutions": lambda: pictures(lambda width: nn.GroupNorm(1, width)),

@@ -8,7 +8,7 @@ a model is kept per state of the model (its modes, hooks, precision, what is tra
 holds for that state only.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -184,7 +184,7 @@ class Session:
             # The first step finds out whether the forward writes to its input, on a copy.
             loss = self.loss if state.writes_input is False else OnCopies(self.loss)
             if group.size > 1:
-                side = self._shared_clean_side(view, loss, clean, state, group)
+                side = self._shared_clean_side(view, loss, clean, state, group, cheapest)
             else:
                 require_examples(clean, which="clean")
                 cheaper = None if ghost is None else ghost.clean_gradient
@@ -235,12 +235,21 @@ class Session:
         return selection.align(pass_, direction, group)
 
     def _shared_clean_side(
-        self, view: ModelView, loss: Loss, clean: Batch, state: ModelState, group: Group
-    ) -> CleanSide:
+        self, view: ModelView, loss: Loss, clean: Batch, state: ModelState, group: Group,
+        cheapest: bool,
+    ) -> CleanSide:  # fmt: skip
         """The clean side over all processes; the first one also tells whether the forward talks."""
-        selection = state.selection
+        selection, ghost, cheaper = state.selection, state.selection.ghost, None
+        if ghost is not None and view.sharded and cheapest and self._geometry is None:
+            in_factors = ghost.shared_clean_gradient
+
+            def cheaper(reduced: Tensor, m: int, theta: object) -> Sequence[Tensor] | None:
+                return in_factors(view, reduced, state.parameters, group)
+
         listener = Listener(sharded=view.sharded) if selection.exchanges is None else None
-        side = shared_clean_gradient(view, loss, clean, state.parameters, group, listener=listener)
+        side = shared_clean_gradient(
+            view, loss, clean, state.parameters, group, listener=listener, cheaper=cheaper
+        )
         if listener is not None:
             selection.exchanges = listener.heard
         return side

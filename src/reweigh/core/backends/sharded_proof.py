@@ -20,7 +20,7 @@ from ..rounding import UNIFORM, Rounding, strict
 
 def agreed(direction: Direction, flags: Sequence[bool]) -> list[bool]:
     """For each flag, whether any of the processes that hold shards of `direction` has raised it."""
-    mine = torch.tensor(flags, dtype=torch.float64, device=direction.values[0].device)
+    mine = torch.tensor(flags, dtype=torch.float64, device=direction.parameters[0].device)
     return [flag > 0 for flag in direction.total(mine).tolist()]
 
 
@@ -53,33 +53,45 @@ def require_sharded_update(
 ) -> None:  # fmt: skip
     """As `require_update`. update: weights -> shards of the mean of what ghost assembles."""
     factors, close = probe(losses), strict(view.precision(losses))
-    truth = shard_gradient(view, (factors * losses).sum(), direction)
-    again = shard_gradient(view, (factors * UNIFORM * losses).sum(), direction)
-    mine = update(factors)
-    squares = torch.stack(
-        [
-            torch.stack([_square(right if found is None else right - local(found)),
-                         _square(right), _square(scaled / UNIFORM - right)])
-            for right, found, scaled in zip(truth, mine, again, strict=True)
-        ]
-    )  # fmt: skip
-    # A score belongs to one process, a shard to as many as there are copies of it.
-    numbers = torch.stack(
-        [dot(truth, direction.values).double(), (factors * scores).sum().double() / unit.size]
-    )
-    total = direction.total(torch.cat([squares.flatten(), numbers]))
-    errors, sizes, rounded = total[:-2].view(-1, 3).sqrt().unbind(1)
-    rounding = Rounding.measured(list(rounded), list(sizes))
-    place = first_different(list(errors), list(sizes), close, rounding)
+    truth, again = _twice(view, (factors * losses).sum(), direction)
+    place, sizes, rounding = _compared(truth, again, update(factors), direction, close)
     if place is not None:
         raise unseen(direction.names[place])
+    # A score belongs to one process, a shard to as many as there are copies of it.
+    numbers = [dot(truth, direction.values).double(), (factors * scores).sum().double() / unit.size]
+    right, mine = direction.total(torch.stack(numbers))
     size = torch.linalg.vector_norm(sizes) * direction.norm_squared().sqrt()
-    gap = (total[-2] - total[-1]).abs()
+    gap = (right - mine).abs()
     if not gap <= close * size and not gap <= rounding.close() * size:
         raise UnsupportedModelError(
             f"ghost's scores miss autograd's by {float(gap):.3g}: use backend='auto'"
         )
 
 
-def _square(value: Tensor) -> Tensor:
-    return value.double().square().sum()
+def same_shards(
+    view: ModelView, scalar: Tensor, mine: Sequence[Tensor], direction: Direction
+) -> bool:
+    """Whether shards are the gradient of `scalar` by autograd; the graph is left as it is."""
+    truth, again = _twice(view, scalar, direction)
+    close = max(strict(p.dtype) for p in direction.parameters)
+    return _compared(truth, again, mine, direction, close)[0] is None
+
+
+def _twice(view: ModelView, scalar: Tensor, direction: Direction) -> tuple[list[Tensor], ...]:
+    """The gradient of a scalar, and that of `UNIFORM` times it, which is rounded anew."""
+    return tuple(shard_gradient(view, scalar * c, direction) for c in (1.0, UNIFORM))
+
+
+def _compared(
+    truth: Sequence[Tensor], again: Sequence[Tensor], mine: Sequence[Tensor | None],
+    direction: Direction, close: float,
+) -> tuple[int | None, Tensor, Rounding]:  # fmt: skip
+    """The first place that differs on all processes together; the lengths of the gradients; their rounding."""
+    squares = [
+        (right if found is None else right - local(found), right, scaled / UNIFORM - right)
+        for right, found, scaled in zip(truth, mine, again, strict=True)
+    ]
+    flat = torch.stack([x.double().square().sum() for row in squares for x in row])
+    errors, sizes, rounded = direction.total(flat).view(-1, 3).sqrt().unbind(1)
+    rounding = Rounding.measured(list(rounded), list(sizes))
+    return first_different(list(errors), list(sizes), close, rounding), sizes, rounding

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..clean import whole_values
 from ..model import Direction
 from ..ops import TangentMode, drop_cell
 from ..processes import Unit, units_of
@@ -49,7 +50,7 @@ def _hooks(
 
     def begin(*_: Any) -> None:
         with torch.no_grad():
-            whole = unit.gathered(direction.values)
+            whole = whole_values(unit, direction.values)
         for shard in unit.aligned:
             assert shard.place is not None
             tangent = whole[shard.place].to(shard.whole.dtype)

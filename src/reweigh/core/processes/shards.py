@@ -64,22 +64,29 @@ class Unit:
         """Those that scores are measured on."""
         return [shard for shard in self.shards if shard.place is not None]
 
-    def gathered(self, values: Sequence[Tensor]) -> dict[int, Tensor]:
-        """The whole values of the aligned parameters, by place. values: shards, one per place."""
-        mine = [(shard, values[shard.place]) for shard in self.aligned if shard.place is not None]
-        if self.size == 1:
-            return {shard.place: value for shard, value in mine if shard.place is not None}
-        lots = [_Lot(shard.sharded, self.size) for shard, _ in mine]
-        sent = torch.cat([lot.padded(value) for lot, (_, value) in zip(lots, mine, strict=True)])
+    def gathered(
+        self, shards: Sequence[Shard], values: Sequence[Tensor | None]
+    ) -> dict[int, Tensor]:
+        """The whole values of some aligned parameters, by place. values: their shards, by place."""
+        places = [shard.place for shard in shards if shard.place is not None]
+        mine = {place: value for place in places if (value := values[place]) is not None}
+        if self.size == 1 or not mine:
+            return mine
+        lots = [_Lot(shard.sharded, self.size) for shard in shards]
+        sent = torch.cat([lot.padded(v) for lot, v in zip(lots, mine.values(), strict=True)])
         got = sent.new_empty(self.size * len(sent))
         with answered("gather"):
             gather_flat(got, sent, self._mesh.get_group(self._across))
         pieces = got.view(self.size, -1).split([lot.count for lot in lots], dim=1)
         return {
-            shard.place: lot.joined(piece)
-            for (shard, _), lot, piece in zip(mine, lots, pieces, strict=True)
-            if shard.place is not None
+            place: lot.joined(piece) for place, lot, piece in zip(mine, lots, pieces, strict=True)
         }
+
+    def cut(self, shard: Shard, whole: Tensor) -> Tensor:
+        """The part of a whole value that this process holds."""
+        if self._across is None:
+            return whole
+        return _Lot(shard.sharded, self.size).cut(whole, self._mesh.get_local_rank(self._across))
 
     def reduced(self, shards: Sequence[Shard], wholes: Sequence[Tensor | None]) -> list[Tensor]:
         """Of whole values, one per given shard, the mean over all processes; None counts as zero.
@@ -125,6 +132,11 @@ class _Lot:
         missing = self.count - flat.numel()
         flat = flat.to(self._wide)
         return torch.cat([flat, flat.new_zeros(missing)]) if missing else flat
+
+    def cut(self, whole: Tensor, rank: int) -> Tensor:
+        """The rows that the process of this rank holds."""
+        start = min(rank * self._each, self._rows)
+        return whole.narrow(self._dim, start, min(self._each, self._rows - start)).clone()
 
     def joined(self, pieces: Tensor) -> Tensor:
         """The whole value from the [size, count] of all processes."""

@@ -14,6 +14,7 @@ The engines, in the order in which they are tried:
 and for parameters that `fully_shard` has spread:
 
     sharded          as from_graph; whole values come and go unit by unit
+    sharded_clean    the clean gradient, with factors where they are smaller
 """
 
 from .engine import Capture, Ghost, Layouts, SeveralLosses
@@ -21,6 +22,7 @@ from .from_dispatch import watched_pass
 from .from_graph import CleanFactors, plain_pass, read
 from .one_pass import OnePass
 from .sharded import sharded_pass
+from .sharded_clean import SharedFactors
 
 
 def make_ghost(one_pass: bool | None = None) -> Ghost:
@@ -32,4 +34,6 @@ def make_ghost(one_pass: bool | None = None) -> Ghost:
     sharded = {
         "a plain forward, whose graph is read, and a unit of fully_shard at a time": sharded_pass
     }
-    return Ghost(OnePass(one_pass), CleanFactors().gradient, engines, sharded)
+    return Ghost(
+        OnePass(one_pass), CleanFactors().gradient, engines, sharded, SharedFactors().gradient
+    )

@@ -32,6 +32,7 @@ from torch.autograd.graph import GradientEdge
 from ....errors import UnsupportedModelError
 from ...clean import Cheaper, CleanSide
 from ...model import Batch, Direction, ModelView, on_host, with_gradient
+from ...processes import Group
 from ...proof import (
     Record,
     Records,
@@ -96,6 +97,12 @@ class BothSides:
     alignment: Alignment
 
 
+# view, reduced loss, parameters, processes -> as `Cheaper`, where fully_shard has spread the parameters
+SharedCheaper = Callable[
+    [ModelView, Tensor, dict[str, nn.Parameter], Group], Sequence[Tensor] | None
+]
+
+
 class SeveralLosses(UnsupportedModelError):
     """Ghost takes a backward for each part of an example; others do all parts in one pass."""
 
@@ -106,7 +113,8 @@ class Ghost(Backend):
     by_part:  whether to serve a loss with k parts an example, at the cost of k backwards.
     one_pass: for both batches at once. clean_gradient: in factors, where these are smaller.
     engines:  for the train batch, by what they do, tried in this order. engine: the one in use.
-    sharded:  for parameters that fully_shard has spread, instead of `engines`.
+    sharded:  for parameters that fully_shard has spread, instead of `engines`; and
+              shared_clean_gradient instead of clean_gradient.
     """
 
     name = "ghost"
@@ -122,8 +130,10 @@ class Ghost(Backend):
         clean_gradient: Cheaper,
         engines: Mapping[str, Engine],
         sharded: Mapping[str, Engine],
+        shared_clean_gradient: SharedCheaper,
     ) -> None:
         self.one_pass, self.clean_gradient = one_pass, clean_gradient
+        self.shared_clean_gradient = shared_clean_gradient
         self._engines, self._sharded = list(engines.items()), list(sharded.items())
         self._records: PlaceRecords = Records()
 

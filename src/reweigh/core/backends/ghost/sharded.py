@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from ....errors import UnsupportedModelError
+from ...clean import on_stand_ins, whole_values
 from ...model import Direction, differentiable_losses, with_gradient
 from ...processes import Shard, Unit, units_of
 from ...proof import half_probe
@@ -203,30 +204,13 @@ class ShardedPass(GhostPass):
         for share in shares:
             if not share.shards:
                 continue
-            whole = share.unit.gathered(direction.values)
+            values = whole_values(share.unit, direction.values)
             if not len(scores):
                 continue
-            values = [whole.get(place) for place in range(len(self.theta))]
             scores = scores + scores_of(
                 share.contacts, share.outputs, tuple(share.layouts), values, self.losses.detach()
             )
         return scores
-
-
-def on_stand_ins(contact: RecordedContact) -> RecordedContact:
-    """The contact with NaN for parameters that are not in memory.
-
-    The result of a layer is linear in each parameter, so its gradient for it does not depend on its
-    value. Kernels ask for one all the same; if one used it, the proof would tell.
-    """
-    layer = contact.layer
-    fixed = tuple(
-        torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=x.device).fill_(torch.nan)
-        if isinstance(x, Tensor) and x.numel() and not x.untyped_storage().size()
-        else x
-        for x in layer.fixed
-    )
-    return replace(contact, layer=replace(layer, fixed=fixed))
 
 
 def _assembled(
@@ -242,7 +226,7 @@ def _assembled(
         shards = [s for s in shards if s.place is not None and reached[s.place]]
         wholes: list[Tensor | None] = [None] * len(shards)
         if n:
-            known: list[Contact] = [on_stand_ins(contact) for contact in contacts]
+            known: list[Contact] = [replace(c, layer=on_stand_ins(c.layer)) for c in contacts]
             capture = Capture(known, list(outputs), tuple(layouts), n)
             del contacts, outputs, known
             wholes = capture.consume(weights, [s.whole for s in shards])

@@ -179,6 +179,7 @@ class Sharded:
     backend: str = "auto"
     expected: str = "ghost"
     sizes: tuple[int, ...] = (4, 3, 5, 2)
+    clean: int = 3
     fully_shard: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -203,7 +204,7 @@ class Sharded:
 
         for number in range(STEPS):
             train = batch(self.model, self.sizes[rank], 10 * number + rank)
-            clean = batch(self.model, 3, 1000 + 10 * number + rank)
+            clean = batch(self.model, self.clean, 1000 + 10 * number + rank)
             right = Definition.of(plain, train, clean)
             with Meter() as meter:
                 step = weigh(train, clean)

@@ -181,6 +181,10 @@ class Session:
                 if both is not None:
                     choice = selection.choice or selection.settle_on_ghost(view)
                     return TwoSides(view, both.clean, Settled(choice, both.alignment), None, group)
+            if group.size > 1 and view.sharded and whole and cheapest and self._geometry is None:
+                sides = self._both_in_shards(pass_, clean, state, group)
+                if sides is not None:
+                    return sides
             # The first step finds out whether the forward writes to its input, on a copy.
             loss = self.loss if state.writes_input is False else OnCopies(self.loss)
             if group.size > 1:
@@ -199,6 +203,24 @@ class Session:
             with view.undone_on_error():
                 settled = align(pass_, direction, selection, group)
             return TwoSides(view, side, settled, metric, group)
+
+    def _both_in_shards(
+        self, pass_: TrainPass, clean: Batch, state: ModelState, group: Group
+    ) -> TwoSides | None:
+        """Both batches in one pass of a sharded model; None where it takes two."""
+        view, selection = pass_.view, state.selection
+        ghost = selection.ghost
+        if ghost is None or ghost.sharded_one_pass.possible is False:
+            return None
+        listen = selection.exchanges is None
+        engine = ghost.sharded_one_pass
+        both = engine.align(pass_, clean, state.parameters, group, listen=listen)
+        if both is None:
+            return None
+        selection.exchanges = False
+        choice = selection.choice or selection.settle_on_ghost(view)
+        settled = selection.shared(choice, both.alignment, both.clean.direction, group)
+        return TwoSides(view, both.clean, settled, None, group)
 
     def _aligned_on_copies(
         self, pass_: TrainPass, direction: Direction, selection: BackendSelection, group: Group

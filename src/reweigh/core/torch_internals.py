@@ -326,3 +326,8 @@ def reduce_flat(shard: Tensor, whole: Tensor, group: Any) -> None:
     dist = torch.distributed
     reduce = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
     reduce(shard, whole, group=group)
+
+
+def is_own_hook(hook: Any) -> bool:
+    """Whether a hook of a module is one by which fully_shard gathers parameters and lets them go."""
+    return str(getattr(hook, "__module__", "")).startswith("torch.distributed.fsdp.")

@@ -99,6 +99,12 @@ class BackendSelection:
         self.choice = Choice("ghost", f"{why}; by both batches in one forward")
         return self.choice
 
+    def shared(
+        self, choice: Choice, alignment: Alignment, direction: Direction, group: Group
+    ) -> Settled:
+        """An alignment that every process has, with the sums over all of them."""
+        return Settled(choice, alignment, _consulted(alignment, direction, group)[0])
+
     def align(self, pass_: TrainPass, direction: Direction, group: Group = ALONE) -> Settled:
         """The train batch along `direction`, by the back-end asked for or the best that can."""
         shared = group.size > 1 or pass_.view.sharded

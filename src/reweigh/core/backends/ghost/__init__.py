@@ -14,6 +14,7 @@ The engines, in the order in which they are tried:
 and for parameters that `fully_shard` has spread:
 
     sharded          as from_graph; whole values come and go unit by unit
+    sharded_one_pass both batches in one forward
     sharded_clean    the clean gradient, with factors where they are smaller
 """
 
@@ -23,6 +24,7 @@ from .from_graph import CleanFactors, plain_pass, read
 from .one_pass import OnePass
 from .sharded import sharded_pass
 from .sharded_clean import SharedFactors
+from .sharded_one_pass import ShardedOnePass
 
 
 def make_ghost(one_pass: bool | None = None) -> Ghost:
@@ -35,5 +37,6 @@ def make_ghost(one_pass: bool | None = None) -> Ghost:
         "a plain forward, whose graph is read, and a unit of fully_shard at a time": sharded_pass
     }
     return Ghost(
-        OnePass(one_pass), CleanFactors().gradient, engines, sharded, SharedFactors().gradient
-    )
+        OnePass(one_pass), CleanFactors().gradient, engines, sharded, SharedFactors().gradient,
+        ShardedOnePass(one_pass),
+    )  # fmt: skip

@@ -89,6 +89,19 @@ class JointEngine(Protocol):
         ...
 
 
+class SharedJointEngine(Protocol):
+    """As `JointEngine`, where processes share the batches and fully_shard has spread the parameters."""
+
+    possible: bool | None
+
+    def align(
+        self, pass_: TrainPass, clean: Batch, parameters: dict[str, nn.Parameter], group: Group,
+        *, listen: bool,
+    ) -> BothSides | None:  # fmt: skip
+        """Both sides of a step. listen: nobody knows yet whether the forward talks between processes."""
+        ...
+
+
 @dataclass(frozen=True)
 class BothSides:
     """What two passes would have given: the clean side, and the train batch aligned with it."""
@@ -114,7 +127,7 @@ class Ghost(Backend):
     one_pass: for both batches at once. clean_gradient: in factors, where these are smaller.
     engines:  for the train batch, by what they do, tried in this order. engine: the one in use.
     sharded:  for parameters that fully_shard has spread, instead of `engines`; and
-              shared_clean_gradient instead of clean_gradient.
+              shared_clean_gradient and sharded_one_pass instead of clean_gradient and one_pass.
     """
 
     name = "ghost"
@@ -131,7 +144,9 @@ class Ghost(Backend):
         engines: Mapping[str, Engine],
         sharded: Mapping[str, Engine],
         shared_clean_gradient: SharedCheaper,
+        sharded_one_pass: SharedJointEngine,
     ) -> None:
+        self.sharded_one_pass = sharded_one_pass
         self.one_pass, self.clean_gradient = one_pass, clean_gradient
         self.shared_clean_gradient = shared_clean_gradient
         self._engines, self._sharded = list(engines.items()), list(sharded.items())

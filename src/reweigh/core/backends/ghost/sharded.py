@@ -17,6 +17,7 @@ due, a layer it cannot read, a coupling) is told to all before anyone acts on it
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from ....errors import UnsupportedModelError
 from ...clean import on_stand_ins, whole_values
-from ...model import Direction, differentiable_losses, with_gradient
+from ...model import Direction, ModelView, differentiable_losses, with_gradient
 from ...processes import Shard, Unit, units_of
 from ...proof import half_probe
 from ...rounding import UNIFORM, Rounding, strict
@@ -38,7 +39,7 @@ from .example_rows import Layout
 from .from_graph import RecordedContact, read
 
 
-class _Share(NamedTuple):
+class Share(NamedTuple):
     """The contacts of one unit, and what a backward has left at their results."""
 
     unit: Unit
@@ -53,6 +54,13 @@ def sharded_pass(pass_: TrainPass, direction: Direction, records: PlaceRecords) 
     view = pass_.view
     with view.plain_recurrence(), torch.enable_grad():
         losses = differentiable_losses(view.model, pass_.loss, pass_.batch, which="train")
+    return pass_of(view, losses, direction, records)
+
+
+def pass_of(
+    view: ModelView, losses: Tensor, direction: Direction, records: PlaceRecords
+) -> ShardedPass:
+    """The pass that made `losses`. direction: for the parameters and processes; its values may be missing."""
     units = units_of(view.model, direction.parameters)
     leaves = {shard.place: shard.whole for unit in units for shard in unit.aligned}
     theta = [leaves[place] for place in range(len(direction.parameters))]
@@ -89,7 +97,10 @@ class ShardedPass(GhostPass):
 
     units: list[Unit]
     theta: list[Tensor]  # the whole parameters, as the graph knows them
+    _own_due = False
     _agreed_due: bool | None = None
+    separate = False
+    reached: Sequence[bool] = ()
 
     def due(self) -> bool:
         """Whether this pass must be measured and proven; by any process, once that was asked."""
@@ -104,45 +115,54 @@ class ShardedPass(GhostPass):
         aligned = {id(p) for p in parameters}
         return self.view.trained() == aligned and self.leaves <= {id(p) for p in self.theta}
 
-    def align(self, direction: Direction) -> Alignment:
-        """The scores along `direction`, and the way to the update."""
-        losses, n, local_due = self.losses, len(self.losses), self.due()
+    def agree(self, direction: Direction) -> None:
+        """Ask the other processes: whether a proof is due, whether rows are moved by data, whether the
+        update must go through the graph, and which parameters the loss reaches."""
+        self._own_due = self.due()
         flags = agreed(
             direction,
-            [local_due, self.by_data, not self.assembles(direction.parameters),
+            [self._own_due, self.by_data, not self.assembles(direction.parameters),
              *(id(p) in self.leaves for p in self.theta)],
         )  # fmt: skip
-        due, self.by_data, separate, *reached = flags
-        self._agreed_due = due
-        if due:
+        self._agreed_due, self.by_data, self.separate, *self.reached = flags
+        if self._agreed_due:
             told(direction, self._unseen(direction))
-        with self.view.beside_the_step():
-            layouts = self._agreed_layouts(direction)
+
+    def align(self, direction: Direction) -> Alignment:
+        """The scores along `direction`, and the way to the update."""
+        self.agree(direction)
+        losses, due, separate = self.losses, self.due(), self.separate
+        # The backward of the capture takes the place of the user's where the update is assembled.
+        with self.view.beside_the_step() if separate else nullcontext():
+            layouts = self.agreed_layouts(direction)
             capture = self.capture(layouts, None, keep=due or separate)
-        shares = self._shares(capture)
-        scores = self._scores(shares, direction)
+        shares = self.shares(capture)
+        scores = self.scores(shares, direction)
         if due:
             with self.view.beside_the_step():
-                require_sharded_update(
-                    self.view, losses, scores, direction,
-                    lambda w: _assembled(list(shares), w, reached, n), self.units[0],
-                )  # fmt: skip
-        self._agreed_due = local_due  # what is remembered is a process's own
-        if n:
-            self.remember(layouts)
-        values = losses.detach()
+                self.prove(shares, losses, scores, direction)
+        self.remember(layouts)
         if separate:
-            return Alignment(values, scores, lambda w: (w * losses).sum())
-        inputs = [p for p, used in zip(direction.parameters, reached, strict=True) if used]
+            return Alignment(losses.detach(), scores, lambda w: (w * losses).sum())
+        return assembled_in_shards(
+            losses.detach(), scores, shares, direction, self.reached, len(losses)
+        )
 
-        def weighted(weights: Tensor) -> Tensor:
-            def gradient(scale: Tensor) -> list[Tensor | None]:
-                found = _assembled(shares, weights * scale, reached, n)
-                return [g for g, used in zip(found, reached, strict=True) if used]
+    def prove(
+        self, shares: Sequence[Share], losses: Tensor, scores: Tensor, direction: Direction
+    ) -> None:
+        """Raise, on every process, unless autograd finds the same update and scores for these losses."""
+        rows = len(self.losses)
+        require_sharded_update(
+            self.view, losses, scores, direction,
+            lambda w: _assembled(list(shares), w, self.reached, rows), self.units[0],
+        )  # fmt: skip
 
-            return with_gradient(torch.dot(weights, values), inputs, gradient)
-
-        return Alignment(values, scores, weighted)
+    def remember(self, layouts: Layouts) -> None:
+        """As ever; what is remembered is a process's own."""
+        self._agreed_due = self._own_due
+        if len(self.losses):
+            super().remember(layouts)
 
     def _unseen(self, direction: Direction) -> UnsupportedModelError | None:
         try:
@@ -151,7 +171,7 @@ class ShardedPass(GhostPass):
             return error
         return None
 
-    def _agreed_layouts(self, direction: Direction) -> Layouts:
+    def agreed_layouts(self, direction: Direction) -> Layouts:
         """As `layouts`; all processes run the same backward passes, also one that has no examples."""
         record = self._record
         if not self.due() and not self.by_data:
@@ -180,7 +200,7 @@ class ShardedPass(GhostPass):
     def _any_layouts(self) -> Layouts:
         return tuple(Layout(0, major=True) for _ in self.contacts)
 
-    def _shares(self, capture: Capture) -> list[_Share]:
+    def shares(self, capture: Capture) -> list[Share]:
         """What was captured, unit by unit. A contact with parameters of two units is in both."""
         shares = []
         contacts = [c for c in capture.contacts if isinstance(c, RecordedContact)]
@@ -188,7 +208,7 @@ class ShardedPass(GhostPass):
             mine = {id(shard.whole) for shard in unit.aligned}
             chosen = [i for i, c in enumerate(contacts) if mine & set(c.roots())]
             shares.append(
-                _Share(
+                Share(
                     unit,
                     unit.aligned,
                     [contacts[i] for i in chosen],
@@ -198,7 +218,7 @@ class ShardedPass(GhostPass):
             )
         return shares
 
-    def _scores(self, shares: Sequence[_Share], direction: Direction) -> Tensor:
+    def scores(self, shares: Sequence[Share], direction: Direction) -> Tensor:
         """[n]: the sum over all contacts; V is whole for one unit at a time."""
         scores = torch.zeros_like(self.losses, requires_grad=False)
         for share in shares:
@@ -213,8 +233,26 @@ class ShardedPass(GhostPass):
         return scores
 
 
+def assembled_in_shards(
+    losses: Tensor, scores: Tensor, shares: list[Share], direction: Direction,
+    reached: Sequence[bool], rows: int,
+) -> Alignment:  # fmt: skip
+    """An alignment whose update comes from what was captured of `rows` examples, of which those that have
+    losses here come first."""
+    inputs = [p for p, used in zip(direction.parameters, reached, strict=True) if used]
+
+    def weighted(weights: Tensor) -> Tensor:
+        def gradient(scale: Tensor) -> list[Tensor | None]:
+            found = _assembled(shares, weights * scale, reached, rows)
+            return [g for g, used in zip(found, reached, strict=True) if used]
+
+        return with_gradient(torch.dot(weights, losses), inputs, gradient)
+
+    return Alignment(losses, scores, weighted)
+
+
 def _assembled(
-    shares: list[_Share], weights: Tensor, reached: Sequence[bool], n: int
+    shares: list[Share], weights: Tensor, reached: Sequence[bool], n: int
 ) -> list[Tensor | None]:
     """The mean over the processes of grad sum_i weights_i f_i, in shards, one per aligned parameter.
 

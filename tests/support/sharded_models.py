@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
 import reweigh
 from support.shared_batches import Meter
@@ -21,19 +21,20 @@ STEPS = 3
 
 
 class Block(nn.Module):
-    """Attention and a perceptron, each after a norm."""
+    """Causal attention and a perceptron, each after a norm."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
-        self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
+        self.mixed, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.body = nn.Sequential(
             nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.norms[0](x)
-        x = x + self.attention(y, y, y, need_weights=False)[0]
+        heads = self.mixed(self.norms[0](x)).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+        seen = scaled_dot_product_attention(*heads, is_causal=True)
+        x = x + self.out(seen.transpose(1, 2).flatten(2))
         return x + self.body(self.norms[1](x))
 
 

@@ -331,3 +331,16 @@ def reduce_flat(shard: Tensor, whole: Tensor, group: Any) -> None:
 def is_own_hook(hook: Any) -> bool:
     """Whether a hook of a module is one by which fully_shard gathers parameters and lets them go."""
     return str(getattr(hook, "__module__", "")).startswith("torch.distributed.fsdp.")
+
+
+def fsdp_forget_pass(module: Any) -> None:
+    """Tell fully_shard that a pass, which an error has ended, will not go on; parameters are let go."""
+    state = fsdp_state(module)
+    groups = fsdp_groups(module)
+    for owner in (state, *groups):
+        owner._training_state = type(owner._training_state).IDLE
+    state._state_ctx.iter_forward_root = None
+    state._comm_ctx.post_forward_order.clear()
+    for group in groups:
+        group._post_forward_indices.clear()
+    module.reshard()

@@ -16,7 +16,7 @@ import torch
 from ..._warn import warn
 from ...errors import ReweighError, SettingError, UnsupportedModelError
 from ..model import Direction, MicroBatches, ModelView, empty, require_examples
-from ..processes import ALONE, Group, barred
+from ..processes import ALONE, Group, barred, forget_pass
 from ..proof import Proof, require_scores
 from ..rule import ScoreSums, combined, sums_of
 from .base import Alignment, TrainPass, proven
@@ -201,6 +201,8 @@ class BackendSelection:
             if last:
                 raise
             refusal = _Failed(f"{type(error).__name__}: {error}")
+        if refusal is not None and task.pass_.view.sharded:
+            forget_pass(task.pass_.view.model)
         sums, proof = None, None if alignment is None else alignment.proof
         if task.group.size > 1:
             sums, proof, refusing = _consulted(alignment, task.direction, task.group)

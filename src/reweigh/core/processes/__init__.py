@@ -10,7 +10,15 @@ forward_collectives    models whose own forward talks between processes
 # isort: off
 from .ddp import inside, through, wrapper_of
 from .forward_collectives import Listener, barred
-from .fsdp import compute_types, copies_of, gather_anew, local, sharded_gradients, trainable_shards
+from .fsdp import (
+    compute_types,
+    copies_of,
+    forget_pass,
+    gather_anew,
+    local,
+    sharded_gradients,
+    trainable_shards,
+)
 from .group import (
     ALONE, Arriving, Group, flattened, group_of, process_count, require_group, says_lost, unanswered,
     unflattened,

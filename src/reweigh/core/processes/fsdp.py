@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
 from ..model import modules_of, unhooked
-from ..torch_internals import fsdp_groups, fsdp_state
+from ..torch_internals import fsdp_forget_pass, fsdp_groups, fsdp_state
 
 
 def parts_of(model: nn.Module) -> list[Any]:
@@ -82,6 +82,12 @@ def gather_anew(model: nn.Module) -> None:
     """Drop whole parameters that were kept from an earlier forward: the shards may have moved."""
     for part in parts_of(model):
         part.reshard()
+
+
+def forget_pass(model: nn.Module) -> None:
+    """Let units be as before a pass that an error has ended."""
+    for part in parts_of(model):
+        fsdp_forget_pass(part)
 
 
 def compute_types(model: nn.Module) -> set[torch.dtype]:

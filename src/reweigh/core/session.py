@@ -18,7 +18,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ..errors import SettingError, UnsupportedModelError
-from .backends import BackendSelection, Settled, TrainPass, require_chunk, require_known
+from .backends import (
+    BackendSelection,
+    Settled,
+    TrainPass,
+    require_chunk,
+    require_known,
+    same_number,
+)
 from .clean import CleanSide, clean_gradient, shared_clean_gradient
 from .model import (
     Batch,
@@ -185,6 +192,9 @@ class Session:
                 sides = self._both_in_shards(pass_, clean, state, group)
                 if sides is not None:
                     return sides
+            if group.size > 1 and view.sharded and isinstance(pass_.batch, MicroBatches):
+                parts = len(clean) if isinstance(clean, MicroBatches) else 1
+                same_number(group, parts, "the clean batch of a window")
             # The first step finds out whether the forward writes to its input, on a copy.
             loss = self.loss if state.writes_input is False else OnCopies(self.loss)
             if group.size > 1:

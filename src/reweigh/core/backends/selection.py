@@ -15,7 +15,7 @@ import torch
 
 from ..._warn import warn
 from ...errors import ReweighError, SettingError, UnsupportedModelError
-from ..model import Direction, MicroBatches, ModelView, empty, require_examples
+from ..model import Batch, Direction, MicroBatches, ModelView, empty, require_examples
 from ..processes import ALONE, Group, barred, forget_pass
 from ..proof import Proof, require_scores
 from ..rule import ScoreSums, combined, sums_of
@@ -24,6 +24,7 @@ from .chunked import align_in_parts, chunks
 from .empty_share import is_empty, nothing, without_statistics
 from .ghost import Ghost, SeveralLosses
 from .order import order_for
+from .sharded_parts import align_parts_in_shards
 from .single_loss import SingleLoss
 from .table import BACKENDS, make
 
@@ -113,11 +114,13 @@ class BackendSelection:
             require_examples(pass_.batch, which="train")
         elif closed and (self.chunk is not None or isinstance(pass_.batch, MicroBatches)):
             what = "a window" if self.chunk is None else f"chunk={self.chunk}"
-            raise SettingError(
-                f"{what} with a model whose forward exchanges data between processes, "
-                f"which may hold different numbers of chunks; expected one batch per process: take "
-                f"smaller batches instead"
-            )
+            if "ghost" in closed or not pass_.view.sharded:
+                raise SettingError(
+                    f"{what} with a model whose forward exchanges data between processes, "
+                    f"which may hold different numbers of chunks; expected one batch per process: take "
+                    f"smaller batches instead"
+                )
+            same_number(group, len(self._parts(pass_.batch)), what)
         settled = self._settle(_Task(pass_, direction, group, closed))
         if len(settled.alignment.losses) == 0 and (settled.sums is None or not settled.sums.count):
             raise empty("train")
@@ -217,8 +220,18 @@ class BackendSelection:
             require_scores(choice, task.pass_.view, proof, alignment.losses, task.direction)
         return Settled(choice, alignment, sums)
 
+    def _parts(self, batch: Batch) -> Sequence[Batch]:
+        """The micro-batches of a window, or the chunks of a batch."""
+        if isinstance(batch, MicroBatches):
+            return batch
+        assert self.chunk is not None
+        return [batch] if is_empty(batch) else chunks(batch, self.chunk)
+
     def _run(self, name: str, task: _Task) -> Alignment:
         backend, pass_, direction = self._backends[name], task.pass_, task.direction
+        in_parts = self.chunk is not None or isinstance(pass_.batch, MicroBatches)
+        if in_parts and pass_.view.sharded:
+            return align_parts_in_shards(backend, pass_, direction, self._parts(pass_.batch))
         if task.group.size > 1 and is_empty(pass_.batch):
             if not task.closed:
                 none = nothing(pass_.view.model)
@@ -227,13 +240,21 @@ class BackendSelection:
             with without_statistics(pass_.view):
                 return backend.align(pass_, direction)
         single = self._single if self.asked == "auto" else None
-        if isinstance(pass_.batch, MicroBatches):
-            return align_in_parts(backend, pass_, direction, pass_.batch, single)
-        if self.chunk is not None:
-            return align_in_parts(
-                backend, pass_, direction, chunks(pass_.batch, self.chunk), single
-            )
+        if in_parts:
+            return align_in_parts(backend, pass_, direction, self._parts(pass_.batch), single)
         return backend.align(pass_, direction)
+
+
+def same_number(group: Group, count: int, what: str) -> None:
+    """Raise, on every process, unless all have as many parts: where parameters are sharded, every pass is
+    an exchange."""
+    counts = group.gathered(torch.tensor([count])).flatten().tolist()
+    if len(set(counts)) > 1:
+        raise SettingError(
+            f"{what} with parameters that fully_shard has spread, cut into {count} parts here and into "
+            f"{counts} on the processes in order; expected as many everywhere, since every pass gathers "
+            f"the parameters: give all processes as many micro-batches (they may be empty)"
+        )
 
 
 def _why(name: str, view: ModelView) -> str:

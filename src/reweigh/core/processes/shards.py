@@ -153,19 +153,20 @@ class _Lot:
 
     def as_gradient(self, flat: Tensor) -> Tensor:
         """The gradient of the sharded parameter, from what this process holds of it."""
-        from torch.distributed.tensor import (
-            DTensor,
-        )  # at the top it would load with `import reweigh`
-
         mine = self._like.to_local()
-        kept = mine.movedim(self._dim, 0)
-        rows = flat[: mine.numel()].view(kept.shape).movedim(0, self._dim)
-        like = self._like
-        made: Tensor = DTensor.from_local(
-            rows.to(mine.dtype).contiguous(), like.device_mesh, like.placements, run_check=False,
-            shape=like.shape, stride=like.stride(),
-        )  # fmt: skip
-        return made
+        rows = flat[: mine.numel()].view(mine.movedim(self._dim, 0).shape).movedim(0, self._dim)
+        return as_shard_of(self._like, rows.to(mine.dtype))
+
+
+def as_shard_of(sharded: Any, value: Tensor) -> Tensor:
+    """The value that this process holds, as a DTensor like the parameter."""
+    from torch.distributed.tensor import DTensor  # at the top it would load with `import reweigh`
+
+    made: Tensor = DTensor.from_local(
+        value.contiguous(), sharded.device_mesh, sharded.placements, run_check=False,
+        shape=sharded.shape, stride=sharded.stride(),
+    )  # fmt: skip
+    return made
 
 
 def units_of(model: nn.Module, aligned: Sequence[nn.Parameter]) -> list[Unit]:

@@ -77,7 +77,7 @@ def pass_of(
     )
     assert reading is not None
     run = ShardedPass(
-        view, losses, reading.contacts, reading.leaves, reading.path, records,
+        view, losses, reading.contacts, reading.leaves, (reading.path, len(losses) == 1), records,
         by_data=reading.by_data,
     )  # fmt: skip
     run.units, run.theta = units, theta
@@ -184,7 +184,7 @@ class ShardedPass(GhostPass):
         )
         self._plain = plain
         layouts, refusal = self._any_layouts(), None
-        if len(losses):
+        if len(losses) > 1:  # one example is everywhere
             try:
                 layouts, self.certain = layouts_of(
                     self.contacts, plain, scaled, factors,

@@ -95,7 +95,8 @@ def pictures(norm: Callable[[int], nn.Module]) -> nn.Module:
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "perceptron": perceptron,
-    "wide": lambda: nn.Sequential(nn.Linear(5, 64), nn.Tanh(), nn.Linear(64, 48), nn.Linear(48, 3)),
+    "even": lambda: nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4)),
+    "wide": lambda: nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 64), nn.Linear(64, 4)),
     "words": Words,
     "tied": lambda: Words(tied=True),
     "convolutions": lambda: pictures(lambda width: nn.GroupNorm(1, width)),
@@ -105,13 +106,15 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+SHAPES = {"even": (8,), "wide": (8,), "convolutions": (1, 5, 5), "batch norm": (1, 5, 5)}
+
+
 def batch(kind: str, n: int, seed: int) -> tuple[Tensor, Tensor]:
     draws = torch.Generator().manual_seed(seed)
     if kind in ("words", "tied"):
         x = torch.randint(11, (n, 6), generator=draws)
         return x, torch.randint(11, (n,), generator=draws)
-    shape = (1, 5, 5) if kind in ("convolutions", "batch norm") else (5,)
-    x = torch.randn(n, *shape, generator=draws, dtype=torch.float64)
+    x = torch.randn(n, *SHAPES.get(kind, (5,)), generator=draws, dtype=torch.float64)
     return x, torch.randint(3, (n,), generator=draws)
 
 
@@ -173,12 +176,15 @@ def whole(value: Any) -> Tensor:
 
 @dataclass(frozen=True)
 class Sharded:
-    """Steps of a model in shards beside the definition on a whole one, both trained with it."""
+    """Steps of a model in shards beside the definition on a whole one, both trained with it.
+
+    Returns how far they are apart, and what the last step moved, in sizes of the parameters ("else": numbers).
+    """
 
     model: str = "perceptron"
     mesh: tuple[int, ...] | None = None  # None: one dimension
     backend: str = "auto"
-    expected: str = "ghost"
+    expected: str = "ghost"  # what "auto" settles on
     sizes: tuple[int, ...] = (4, 3, 5, 2)
     clean: int = 3
     fully_shard: dict[str, Any] = field(default_factory=dict)
@@ -224,5 +230,17 @@ class Sharded:
             for optimizer in optimizers:
                 optimizer.step()
                 optimizer.zero_grad()
-        return {"worst": worst, "backend": str(weigh.backend), "reason": weigh.backend.reason,
-                "sent": meter.sent, "size": sum(p.numel() for p in plain.parameters())}  # fmt: skip
+        size = 8 * sum(p.numel() for p in plain.parameters())
+        return {
+            "worst": worst,
+            "backend": str(weigh.backend),
+            "reason": weigh.backend.reason,
+            "gathered": world * _sent(meter, "_allgather_base_") / size,
+            "reduced": _sent(meter, "_reduce_scatter_base_") / size,
+            "else": (_sent(meter, "allreduce_") + world * _sent(meter, "allgather_")) / 8,
+        }
+
+
+def _sent(meter: Meter, name: str) -> int:
+    """Bytes that this process has given to exchanges of this name."""
+    return sum(size for called, size in meter.sent if called == name)

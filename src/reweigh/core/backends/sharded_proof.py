@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...errors import UnsupportedModelError
 from ..model import Direction, ModelView, dot
-from ..processes import Unit, local, sharded_gradients, units_of
+from ..processes import ShardedUnit, local, sharded_gradients, units_of
 from ..proof import Proof, first_different, probe, unseen
 from ..rounding import UNIFORM, Rounding, strict
 
@@ -42,14 +42,15 @@ def sharded_score_proof(
     truth, again = (shard_gradient(view, weighted(factors * c), direction) for c in (1.0, UNIFORM))
     # <grad sum_i r_i f_i, v> = N <truth, v>, and as many processes as there are copies hold the same.
     gap = (factors * scores).sum() - unit.size * dot(truth, direction.values)
-    error = [b.double() / UNIFORM - a.double() for a, b in zip(truth, again, strict=True)]
+    rounded = [_square(b / UNIFORM - a) for a, b in zip(truth, again, strict=True)]
     scale = unit.size * unit.processes
-    return Proof(gap.double(), scale * dot(truth, truth).double(), scale * dot(error, error))
+    size = scale * dot(truth, truth).double()
+    return Proof(gap.double(), size, scale * torch.stack(rounded).sum())
 
 
 def require_sharded_update(
     view: ModelView, losses: Tensor, scores: Tensor, direction: Direction,
-    update: Callable[[Tensor], Sequence[Tensor | None]], unit: Unit,
+    update: Callable[[Tensor], Sequence[Tensor | None]], unit: ShardedUnit,
 ) -> None:  # fmt: skip
     """As `require_update`. update: weights -> shards of the mean of what ghost assembles."""
     factors, close = probe(losses), strict(view.precision(losses))
@@ -88,10 +89,15 @@ def _compared(
 ) -> tuple[int | None, Tensor, Rounding]:  # fmt: skip
     """The first place that differs on all processes together; the lengths of the gradients; their rounding."""
     squares = [
-        (right if found is None else right - local(found), right, scaled / UNIFORM - right)
+        torch.stack([_square(right if found is None else right - local(found)), _square(right),
+                     _square(scaled / UNIFORM - right)])
         for right, found, scaled in zip(truth, mine, again, strict=True)
-    ]
-    flat = torch.stack([x.double().square().sum() for row in squares for x in row])
+    ]  # fmt: skip
+    flat = torch.cat(squares)
     errors, sizes, rounded = direction.total(flat).view(-1, 3).sqrt().unbind(1)
     rounding = Rounding.measured(list(rounded), list(sizes))
     return first_different(list(errors), list(sizes), close, rounding), sizes, rounding
+
+
+def _square(value: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(value, dtype=torch.float64).square()

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..clean import whole_values
 from ..model import Direction
 from ..ops import TangentMode, drop_cell
-from ..processes import Unit, units_of
+from ..processes import ShardedUnit, units_of
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def by_unit(mode: TangentMode, model: nn.Module, direction: Direction) -> Iterat
 
 
 def _hooks(
-    mode: TangentMode, unit: Unit, direction: Direction
+    mode: TangentMode, unit: ShardedUnit, direction: Direction
 ) -> tuple[Callable[..., None], Callable[..., None]]:
     held: list[Tensor] = []
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..ops import Layer, Linear
-from ..processes import Group, Shard, Unit, local
+from ..processes import Group, Shard, ShardedUnit, local
 from .low_rank import Factors, PartlyFactored, factors_pay, unshared_linear
 
 
@@ -32,7 +32,10 @@ class ShardedGradient(Sequence[Tensor]):
     """
 
     def __init__(
-        self, units: Sequence[Unit], shards: Sequence[Tensor | None], factors: dict[int, Factors]
+        self,
+        units: Sequence[ShardedUnit],
+        shards: Sequence[Tensor | None],
+        factors: dict[int, Factors],
     ) -> None:
         self._units, self._shards, self._factors = units, list(shards), factors
         self._homes = {s.place: (unit, s) for unit in units for s in unit.aligned}
@@ -48,7 +51,7 @@ class ShardedGradient(Sequence[Tensor]):
             },
         )
 
-    def whole(self, unit: Unit) -> PartlyFactored:
+    def whole(self, unit: ShardedUnit) -> PartlyFactored:
         """Whole values for one unit, by place; None for the parameters of others. An exchange, for
         those without factors."""
         parts: list[Tensor | Factors | None] = [None] * len(self)
@@ -79,7 +82,7 @@ class ShardedGradient(Sequence[Tensor]):
         return len(self._shards)
 
 
-def whole_values(unit: Unit, values: Sequence[Tensor]) -> PartlyFactored:
+def whole_values(unit: ShardedUnit, values: Sequence[Tensor]) -> PartlyFactored:
     """Whole values of the parameters of one unit, by place, from the shards of a gradient."""
     known = values if isinstance(values, ShardedGradient) else ShardedGradient([unit], values, {})
     return known.whole(unit)
@@ -110,7 +113,7 @@ def factored_together(
 
 
 def collected_together(
-    units: Sequence[Unit], layers: Sequence[Layer], outputs: Sequence[Tensor | None],
+    units: Sequence[ShardedUnit], layers: Sequence[Layer], outputs: Sequence[Tensor | None],
     factored: Mapping[int, list[int]], group: Group,
 ) -> ShardedGradient:  # fmt: skip
     """The mean over the processes of the gradient of every parameter, from those at the results of all

@@ -23,4 +23,4 @@ from .group import (
     ALONE, Arriving, Group, flattened, group_of, process_count, require_group, says_lost, unanswered,
     unflattened,
 )  # fmt: skip
-from .shards import Shard, Unit, as_shard_of, units_of
+from .shards import Shard, ShardedUnit, as_shard_of, units_of

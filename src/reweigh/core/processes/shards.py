@@ -45,7 +45,7 @@ class Shard:
         return self.sharded if leaf is None else leaf  # no pass has used it yet
 
 
-class Unit:
+class ShardedUnit:
     """The trainable parameters that are gathered together.
 
     modules: those whose forward needs them. size: how many processes a parameter is cut for; processes: how
@@ -169,7 +169,7 @@ def as_shard_of(sharded: Any, value: Tensor) -> Tensor:
     return made
 
 
-def units_of(model: nn.Module, aligned: Sequence[nn.Parameter]) -> list[Unit]:
+def units_of(model: nn.Module, aligned: Sequence[nn.Parameter]) -> list[ShardedUnit]:
     """The units of a model, in an order that all processes share."""
     places = {id(p): place for place, p in enumerate(aligned)}
     units, seen, found = [], set[int](), set[int]()
@@ -185,7 +185,7 @@ def units_of(model: nn.Module, aligned: Sequence[nn.Parameter]) -> list[Unit]:
             ]
             found.update(id(shard.sharded) for shard in shards)
             if shards:
-                units.append(Unit(shards, group.modules))
+                units.append(ShardedUnit(shards, group.modules))
     if not places.keys() <= found:
         raise UnsupportedModelError(
             f"{len(places.keys() - found)} trainable parameters of {type(model).__name__} are in no unit of "

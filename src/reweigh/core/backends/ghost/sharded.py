@@ -27,7 +27,7 @@ from torch import Tensor
 from ....errors import UnsupportedModelError
 from ...clean import on_stand_ins, whole_values
 from ...model import Direction, ModelView, differentiable_losses, with_gradient
-from ...processes import Shard, Unit, units_of
+from ...processes import Shard, ShardedUnit, units_of
 from ...proof import half_probe
 from ...rounding import UNIFORM, Rounding, strict
 from ..base import Alignment, TrainPass
@@ -39,10 +39,10 @@ from .example_rows import Layout
 from .from_graph import RecordedContact, read
 
 
-class Share(NamedTuple):
+class CapturedUnit(NamedTuple):
     """The contacts of one unit, and what a backward has left at their results."""
 
-    unit: Unit
+    unit: ShardedUnit
     shards: list[Shard]  # the aligned ones
     contacts: list[RecordedContact]
     outputs: list[Tensor]
@@ -95,7 +95,7 @@ def told(direction: Direction, refusal: UnsupportedModelError | None) -> None:
 class ShardedPass(GhostPass):
     """A pass of one process of several, which all do the same."""
 
-    units: list[Unit]
+    units: list[ShardedUnit]
     theta: list[Tensor]  # the whole parameters, as the graph knows them
     _own_due = False
     _agreed_due: bool | None = None
@@ -149,7 +149,7 @@ class ShardedPass(GhostPass):
         )
 
     def prove(
-        self, shares: Sequence[Share], losses: Tensor, scores: Tensor, direction: Direction
+        self, shares: Sequence[CapturedUnit], losses: Tensor, scores: Tensor, direction: Direction
     ) -> None:
         """Raise, on every process, unless autograd finds the same update and scores for these losses."""
         rows = len(self.losses)
@@ -200,7 +200,7 @@ class ShardedPass(GhostPass):
     def _any_layouts(self) -> Layouts:
         return tuple(Layout(0, major=True) for _ in self.contacts)
 
-    def shares(self, capture: Capture) -> list[Share]:
+    def shares(self, capture: Capture) -> list[CapturedUnit]:
         """What was captured, unit by unit. A contact with parameters of two units is in both."""
         shares = []
         contacts = [c for c in capture.contacts if isinstance(c, RecordedContact)]
@@ -208,7 +208,7 @@ class ShardedPass(GhostPass):
             mine = {id(shard.whole) for shard in unit.aligned}
             chosen = [i for i, c in enumerate(contacts) if mine & set(c.roots())]
             shares.append(
-                Share(
+                CapturedUnit(
                     unit,
                     unit.aligned,
                     [contacts[i] for i in chosen],
@@ -218,7 +218,7 @@ class ShardedPass(GhostPass):
             )
         return shares
 
-    def scores(self, shares: Sequence[Share], direction: Direction) -> Tensor:
+    def scores(self, shares: Sequence[CapturedUnit], direction: Direction) -> Tensor:
         """[n]: the sum over all contacts; V is whole for one unit at a time."""
         scores = torch.zeros_like(self.losses, requires_grad=False)
         for share in shares:
@@ -234,7 +234,7 @@ class ShardedPass(GhostPass):
 
 
 def assembled_in_shards(
-    losses: Tensor, scores: Tensor, shares: list[Share], direction: Direction,
+    losses: Tensor, scores: Tensor, shares: list[CapturedUnit], direction: Direction,
     reached: Sequence[bool], rows: int,
 ) -> Alignment:  # fmt: skip
     """An alignment whose update comes from what was captured of `rows` examples, of which those that have
@@ -252,7 +252,7 @@ def assembled_in_shards(
 
 
 def _assembled(
-    shares: list[Share], weights: Tensor, reached: Sequence[bool], n: int
+    shares: list[CapturedUnit], weights: Tensor, reached: Sequence[bool], n: int
 ) -> list[Tensor | None]:
     """The mean over the processes of grad sum_i weights_i f_i, in shards, one per aligned parameter.
 

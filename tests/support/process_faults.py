@@ -45,21 +45,42 @@ def refused(rank: int, world: int) -> str:
 
 
 def sharded_auto(rank: int, world: int) -> str:
-    """Says that it is approximate, and why; other back-ends refuse."""
+    """Exact where something exact runs; approximate where not, and then it says so and why."""
     from torch.distributed.fsdp import fully_shard
 
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (world,))
     model = Shared().build()
-    fully_shard(model, mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (world,)))
+    fully_shard(model, mesh=mesh)
     weigh = reweigh.Reweighter(model, LOSS)
-    with pytest.warns(reweigh.errors.ReweighWarning, match="approximate.*fully_shard keeps"):
-        weigh(*pair(rank, world)).loss.backward()
-    assert weigh.backend == "finite_difference"
-    assert "fully_shard keeps them in shards" in weigh.backend.reason
-    with pytest.raises(UnsupportedModelError, match="ghost needs whole parameters"):
-        reweigh.Reweighter(model, LOSS, backend="ghost")(*pair(rank, world))
+    weigh(*pair(rank, world)).loss.backward()
+    assert weigh.backend == "ghost", weigh.backend.reason
+    assert "double_backward needs whole parameters" in weigh.backend.reason
+    with pytest.raises(UnsupportedModelError, match="double_backward needs whole parameters"):
+        reweigh.Reweighter(model, LOSS, backend="double_backward")(*pair(rank, world))
     model.set_requires_gradient_sync(False)
     with pytest.raises(UnsupportedModelError, match="set_requires_gradient_sync"):
         weigh(*pair(rank, world))
+    joint = Shared(model="joint_norm").build()
+    fully_shard(joint, mesh=mesh)
+    weigh = reweigh.Reweighter(joint, LOSS)
+    with pytest.warns(reweigh.errors.ReweighWarning, match="nothing exact can run.*exchanges data"):
+        weigh(*pair(rank, world)).loss.backward()
+    assert weigh.backend == "finite_difference"
+    return "fine"
+
+
+def sharded_coupled(rank: int, world: int) -> str:
+    """A back-end that one process refuses is left by all, in shards as well."""
+    from torch.distributed.fsdp import fully_shard
+
+    model = Sometimes(rank == 1)
+    fully_shard(model, mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (world,)))
+    weigh = reweigh.Reweighter(model, LOSS)
+    weigh(*pair(rank, world)).loss.backward()
+    assert weigh.backend == "forward_mode", weigh.backend.reason
+    match = "coupled" if rank == 1 else "another process cannot"
+    with pytest.raises(UnsupportedModelError, match=match):
+        reweigh.Reweighter(model, LOSS, backend="ghost")(*pair(rank, world))
     return "fine"
 
 

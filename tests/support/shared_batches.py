@@ -115,7 +115,7 @@ MODELS = {"mlp": mlp, "joint_norm": joint_norm, "folded": Folded}
 
 @dataclass(frozen=True)
 class Shared:
-    """A run of STEPS steps on a joined batch that `world` processes share.
+    """A run of some steps on a joined batch that `world` processes share.
 
     shares: of the train and of the clean batch, examples by rank; the last processes get the rest
             of the numbers given, or 4 each.
@@ -135,6 +135,7 @@ class Shared:
         None  # the share in micro-batches of so many; the reference knows nothing of it
     )
     options: dict[str, Any] = field(default_factory=dict)
+    steps: int = STEPS
 
     def build(self) -> nn.Module:
         torch.manual_seed(0)
@@ -198,7 +199,7 @@ class Shared:
         optimizer = torch.optim.SGD(module.parameters(), lr=0.2, momentum=0.9, weight_decay=1e-2)
         kept: dict[str, list[Any]] = {name: [] for name in
                                       ("weights", "scores", "factor", "clean_loss", "ess", "zeros")}  # fmt: skip
-        for step in range(STEPS):
+        for step in range(self.steps):
             held = isinstance(model, DistributedDataParallel) and (step + 1) % self.accumulate
             with model.no_sync() if held else contextlib.nullcontext():
                 one = self.weighed(weigh, *batches(step))

@@ -194,10 +194,20 @@ def _different(
     truth: Sequence[Tensor], mine: Iterable[Tensor | None], close: float, rounding: Rounding
 ) -> int | None:
     """The place of the first gradient that differs by more than rounding explains; None if none does."""
-    size = dot(truth, truth).sqrt() * _NEGLIGIBLE
-    for place, (right, found) in enumerate(zip(truth, mine, strict=True)):
-        error = torch.linalg.vector_norm(right if found is None else right - found)
-        bound = torch.maximum(torch.linalg.vector_norm(right), size)
+    errors = (
+        torch.linalg.vector_norm(right if found is None else right - found)
+        for right, found in zip(truth, mine, strict=True)
+    )
+    return first_different(errors, [torch.linalg.vector_norm(x) for x in truth], close, rounding)
+
+
+def first_different(
+    errors: Iterable[Tensor], sizes: Sequence[Tensor], close: float, rounding: Rounding
+) -> int | None:
+    """As `_different`, from how far two gradients are apart, place by place, and how long the true one is."""
+    size = torch.stack([own.double() for own in sizes]).norm() * _NEGLIGIBLE
+    for place, (error, own) in enumerate(zip(errors, sizes, strict=True)):
+        bound = torch.maximum(own, size.to(own))
         if error <= close * bound:
             continue
         if not error <= rounding.close() * bound and not rounding.explains(place, error):

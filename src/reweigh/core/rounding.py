@@ -53,6 +53,13 @@ class Rounding:
     ) -> None:
         self._gradients, self._again = gradients, again
 
+    @classmethod
+    def measured(cls, errors: list[Tensor], sizes: list[Tensor]) -> Rounding:
+        """From the rounding of each gradient and its length, measured already."""
+        made = cls(sizes, lambda c: ())  # of a number, the length is the number
+        made.errors = errors
+        return made
+
     @cached_property
     def errors(self) -> list[Tensor]:
         """Of each gradient, absolute."""

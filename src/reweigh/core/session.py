@@ -8,7 +8,7 @@ a model is kept per state of the model (its modes, hooks, precision, what is tra
 holds for that state only.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ..errors import SettingError, UnsupportedModelError
-from .backends import BackendSelection, Settled, TrainPass, require_chunk, require_known
+from .backends import (
+    BackendSelection,
+    Settled,
+    TrainPass,
+    require_chunk,
+    require_known,
+    same_number,
+)
 from .clean import CleanSide, clean_gradient, shared_clean_gradient
 from .model import (
     Batch,
@@ -181,10 +188,17 @@ class Session:
                 if both is not None:
                     choice = selection.choice or selection.settle_on_ghost(view)
                     return TwoSides(view, both.clean, Settled(choice, both.alignment), None, group)
+            if group.size > 1 and view.sharded and whole and cheapest and self._geometry is None:
+                sides = self._both_in_shards(pass_, clean, state, group)
+                if sides is not None:
+                    return sides
+            if group.size > 1 and view.sharded and isinstance(pass_.batch, MicroBatches):
+                parts = len(clean) if isinstance(clean, MicroBatches) else 1
+                same_number(group, parts, "the clean batch of a window")
             # The first step finds out whether the forward writes to its input, on a copy.
             loss = self.loss if state.writes_input is False else OnCopies(self.loss)
             if group.size > 1:
-                side = self._shared_clean_side(view, loss, clean, state, group)
+                side = self._shared_clean_side(view, loss, clean, state, group, cheapest)
             else:
                 require_examples(clean, which="clean")
                 cheaper = None if ghost is None else ghost.clean_gradient
@@ -199,6 +213,24 @@ class Session:
             with view.undone_on_error():
                 settled = align(pass_, direction, selection, group)
             return TwoSides(view, side, settled, metric, group)
+
+    def _both_in_shards(
+        self, pass_: TrainPass, clean: Batch, state: ModelState, group: Group
+    ) -> TwoSides | None:
+        """Both batches in one pass of a sharded model; None where it takes two."""
+        view, selection = pass_.view, state.selection
+        ghost = selection.ghost
+        if ghost is None or ghost.sharded_one_pass.possible is False:
+            return None
+        listen = selection.exchanges is None
+        engine = ghost.sharded_one_pass
+        both = engine.align(pass_, clean, state.parameters, group, listen=listen)
+        if both is None:
+            return None
+        selection.exchanges = False
+        choice = selection.choice or selection.settle_on_ghost(view)
+        settled = selection.shared(choice, both.alignment, both.clean.direction, group)
+        return TwoSides(view, both.clean, settled, None, group)
 
     def _aligned_on_copies(
         self, pass_: TrainPass, direction: Direction, selection: BackendSelection, group: Group
@@ -235,12 +267,21 @@ class Session:
         return selection.align(pass_, direction, group)
 
     def _shared_clean_side(
-        self, view: ModelView, loss: Loss, clean: Batch, state: ModelState, group: Group
-    ) -> CleanSide:
+        self, view: ModelView, loss: Loss, clean: Batch, state: ModelState, group: Group,
+        cheapest: bool,
+    ) -> CleanSide:  # fmt: skip
         """The clean side over all processes; the first one also tells whether the forward talks."""
-        selection = state.selection
-        listener = Listener() if selection.exchanges is None else None
-        side = shared_clean_gradient(view, loss, clean, state.parameters, group, listener=listener)
+        selection, ghost, cheaper = state.selection, state.selection.ghost, None
+        if ghost is not None and view.sharded and cheapest and self._geometry is None:
+            in_factors = ghost.shared_clean_gradient
+
+            def cheaper(reduced: Tensor, m: int, theta: object) -> Sequence[Tensor] | None:
+                return in_factors(view, reduced, state.parameters, group)
+
+        listener = Listener(sharded=view.sharded) if selection.exchanges is None else None
+        side = shared_clean_gradient(
+            view, loss, clean, state.parameters, group, listener=listener, cheaper=cheaper
+        )
         if listener is not None:
             selection.exchanges = listener.heard
         return side

@@ -158,20 +158,22 @@ result_metadata: Callable[[Any], Any] = attrgetter("_input_metadata")
 
 def is_hooked_copy(func: OpOverload) -> bool:
     """Whether a call, made where gradients are off, is the copy (a view of all of it) that PyTorch makes
-    of the inputs and results of a module with backward hooks. It is one step of autograd."""
+    of the inputs and results of a module with backward hooks, or of the inputs of a unit of fully_shard.
+    It is one step of autograd."""
     if func is not torch.ops.aten.view.default:
         return False
     frame: FrameType | None = sys._getframe(1)
     for _ in range(8):
         if frame is None:
             return False
-        if frame.f_code is _HOOKING:
+        if frame.f_code is _HOOKING or frame.f_code.co_name == _FSDP_HOOKING:
             return True
         frame = frame.f_back
     return False
 
 
 _HOOKING = BackwardHook._apply_on_tensors.__code__
+_FSDP_HOOKING = "_register_post_backward_hook"  # by name: importing it would cost everyone
 
 
 @contextmanager
@@ -320,3 +322,41 @@ def fsdp_groups(module: Any) -> list[Any]:
         return list(state._fsdp_param_groups)
     only = state._fsdp_param_group  # PyTorch before 2.13 has one group, or none
     return [] if only is None else [only]
+
+
+def whole_parameter(entry: Any) -> Tensor | None:
+    """The leaf that passes compute with, of a parameter in a group; None before the first pass."""
+    leaf: Tensor | None = getattr(entry, "_unsharded_param", None)
+    return leaf
+
+
+def gather_flat(whole: Tensor, shard: Tensor, group: Any) -> None:
+    """Fill `whole` with the shards of all processes, by rank; by the name that this PyTorch has for it."""
+    dist = torch.distributed
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    gather(whole, shard, group=group)
+
+
+def reduce_flat(shard: Tensor, whole: Tensor, group: Any) -> None:
+    """Fill `shard` with this process's part of the sum of `whole` over all processes."""
+    dist = torch.distributed
+    reduce = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+    reduce(shard, whole, group=group)
+
+
+def is_own_hook(hook: Any) -> bool:
+    """Whether a hook of a module is one by which fully_shard gathers parameters and lets them go."""
+    return str(getattr(hook, "__module__", "")).startswith("torch.distributed.fsdp.")
+
+
+def fsdp_forget_pass(module: Any) -> None:
+    """Tell fully_shard that a pass, which an error has ended, will not go on; parameters are let go."""
+    state = fsdp_state(module)
+    groups = fsdp_groups(module)
+    for owner in (state, *groups):
+        owner._training_state = type(owner._training_state).IDLE
+    state._state_ctx.iter_forward_root = None
+    state._comm_ctx.post_forward_order.clear()
+    for group in groups:
+        group._post_forward_indices.clear()
+    module.reshard()

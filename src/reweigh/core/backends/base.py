@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..model import Batch, Direction, Loss, ModelView
 from ..proof import Proof, Records, score_proof
+from .sharded_proof import agreed, sharded_score_proof
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,15 @@ class Proven:
         """As the back-end, with `.proof` where it was due."""
         alignment = self._backend.align(pass_, direction)
         path = self.path = self._backend.path
-        record = self._records.get(path)
-        if record is not None and not record.due():
+        record, view = self._records.get(path), pass_.view
+        due = record is None or record.due()
+        # Where parameters are sharded a proof is an exchange: all processes give it, or none.
+        if not (agreed(direction, [due])[0] if view.sharded else due):
+            assert record is not None
             record.uses += 1
             return alignment
         self._records.looked(path, None)
-        with pass_.view.beside_the_step():
-            proof = score_proof(alignment.weighted, alignment.losses, alignment.scores, direction)
+        found = alignment.weighted, alignment.losses, alignment.scores, direction
+        with view.beside_the_step():
+            proof = sharded_score_proof(view, *found) if view.sharded else score_proof(*found)
         return replace(alignment, proof=proof)

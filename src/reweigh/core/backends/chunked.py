@@ -59,7 +59,7 @@ def chunks(batch: Batch, size: int) -> list[Batch]:
 
 
 @dataclass
-class _Part:
+class KeptPart:
     """A chunk or micro-batch, its place among all, and the state that its forward started from."""
 
     batch: Batch
@@ -80,7 +80,7 @@ def align_in_parts(
     """
     parameters = list(trainable(pass_.view.model).values())
     running = _RunningSum(parameters) if pass_.proportional else None
-    parts: list[_Part] = []
+    parts: list[KeptPart] = []
     aligned: list[Alignment] = []  # without the way to their gradients
     used: set[int] = set()  # the ids of the parameters that some part has used
     for batch in batches:
@@ -89,7 +89,7 @@ def align_in_parts(
             aligned.append(nothing(view.model))
             continue
         if running is None:
-            parts.append(_Part(batch, len(aligned), view.start))
+            parts.append(KeptPart(batch, len(aligned), view.start))
         part = TrainPass(view, pass_.loss, batch)
         alignment = None if single is None else single.align(part, direction)
         alignment = alignment or backend.align(part, direction)
@@ -98,15 +98,15 @@ def align_in_parts(
         used.update(map(id, leaves(whole.grad_fn)))
         if running is not None and not (on_host(share) and not share.any()):
             running.add(whole)
-        aligned.append(replace(alignment, weighted=_spent))
+        aligned.append(replace(alignment, weighted=spent))
         del alignment, whole  # and with them the graph of this part
-    losses = _joined([one.losses for one in aligned])
+    losses = joined([one.losses for one in aligned])
     if running is not None:
         gradient: _Gradient = running.gradient
     else:
-        autocast = _autocast(losses.device.type)
+        precision = autocast(losses.device.type)
         shapes = [one.losses.shape for one in aligned]
-        gradient = _Replay(pass_.view.again(), pass_.loss, parts, shapes, autocast).gradient
+        gradient = _Replay(pass_.view.again(), pass_.loss, parts, shapes, precision).gradient
 
     def weighted(weights: Tensor) -> Tensor:
         def found(scale: Tensor) -> list[Tensor | None]:
@@ -120,9 +120,9 @@ def align_in_parts(
 
     return Alignment(
         losses,
-        _joined([one.scores for one in aligned]),
+        joined([one.scores for one in aligned]),
         weighted,
-        _summed([one.proof for one in aligned if one.proof is not None]),
+        summed([one.proof for one in aligned if one.proof is not None]),
         [one.losses.shape for one in aligned],
     )
 
@@ -130,11 +130,12 @@ def align_in_parts(
 _Gradient = Callable[[Tensor, Sequence[Tensor]], list[Tensor | None]]
 
 
-def _spent(weights: Tensor) -> Tensor:
+def spent(weights: Tensor) -> Tensor:
+    """In place of a way to the gradient of one part, whose graph is gone."""
     raise AssertionError("a part has no gradient of its own")
 
 
-def _joined(values: Sequence[Tensor]) -> Tensor:
+def joined(values: Sequence[Tensor]) -> Tensor:
     """[n] or [n, k] of all parts, one after the other; k may differ, then zeros follow."""
     widths = [value.shape[1] for value in values if value.ndim == 2]
     if widths:
@@ -197,14 +198,14 @@ class _RunningSum:
         return [None if g is None else g.mul_(factor.to(g.dtype)) for g in self._total]
 
 
-def _summed(proofs: Sequence[Proof]) -> Proof | None:
+def summed(proofs: Sequence[Proof]) -> Proof | None:
     """The proof of all chunks that were looked at."""
     if not proofs:
         return None
     return Proof(*torch.stack([proof.row() for proof in proofs]).sum(0))
 
 
-def _autocast(device: str) -> torch.autocast:
+def autocast(device: str) -> torch.autocast:
     """The precision settings of now, to run a forward under them later."""
     return torch.autocast(
         device,
@@ -220,7 +221,7 @@ class _Replay:
 
     view: ModelView
     loss: Loss
-    parts: list[_Part]
+    parts: list[KeptPart]
     shapes: list[torch.Size]
     autocast: torch.autocast
 

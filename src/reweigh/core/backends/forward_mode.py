@@ -14,6 +14,7 @@ forward-mode formula, and refused there.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from ..model import Direction, custom_function, differentiable_kernels, differen
 from ..ops import Outlived, TangentMode, autograd_records, cell_of, tensors_in
 from ..torch_internals import OpOverload, base_of, is_mutable
 from .base import Alignment, Backend, TrainPass
+from .sharded_tangents import by_unit
 
 # By autograd, for what it saves, and often; a question that only tensors without values hand on.
 _NO_TANGENT = {torch.ops.aten.detach.default, torch.ops.prim.device.default}
@@ -106,9 +108,13 @@ class ForwardMode(Backend):
 
     def _align(self, pass_: TrainPass, direction: Direction) -> Alignment:
         view = pass_.view
-        mode = Propagate(view.model, direction, self._last_uses)
+        if view.sharded:  # nothing to start from: each unit of fully_shard brings its own
+            mode = Propagate(view.model, Direction((), (), ()), self._last_uses)
+        else:
+            mode = Propagate(view.model, direction, self._last_uses)
+        units = by_unit(mode, view.model, direction) if view.sharded else nullcontext()
         try:
-            with differentiable_kernels(view), torch.enable_grad(), mode:
+            with differentiable_kernels(view), torch.enable_grad(), units, mode:
                 losses = differentiable_losses(view.model, pass_.loss, pass_.batch, which="train")
             tangent = mode.tangent(losses)
             mode.keep(losses)

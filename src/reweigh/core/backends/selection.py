@@ -15,8 +15,8 @@ import torch
 
 from ..._warn import warn
 from ...errors import ReweighError, SettingError, UnsupportedModelError
-from ..model import Direction, MicroBatches, ModelView, empty, require_examples
-from ..processes import ALONE, Group, barred
+from ..model import Batch, Direction, MicroBatches, ModelView, empty, require_examples
+from ..processes import ALONE, Group, barred, forget_pass
 from ..proof import Proof, require_scores
 from ..rule import ScoreSums, combined, sums_of
 from .base import Alignment, TrainPass, proven
@@ -24,6 +24,7 @@ from .chunked import align_in_parts, chunks
 from .empty_share import is_empty, nothing, without_statistics
 from .ghost import Ghost, SeveralLosses
 from .order import order_for
+from .sharded_parts import align_parts_in_shards
 from .single_loss import SingleLoss
 from .table import BACKENDS, make
 
@@ -99,6 +100,12 @@ class BackendSelection:
         self.choice = Choice("ghost", f"{why}; by both batches in one forward")
         return self.choice
 
+    def shared(
+        self, choice: Choice, alignment: Alignment, direction: Direction, group: Group
+    ) -> Settled:
+        """An alignment that every process has, with the sums over all of them."""
+        return Settled(choice, alignment, _consulted(alignment, direction, group)[0])
+
     def align(self, pass_: TrainPass, direction: Direction, group: Group = ALONE) -> Settled:
         """The train batch along `direction`, by the back-end asked for or the best that can."""
         shared = group.size > 1 or pass_.view.sharded
@@ -107,11 +114,13 @@ class BackendSelection:
             require_examples(pass_.batch, which="train")
         elif closed and (self.chunk is not None or isinstance(pass_.batch, MicroBatches)):
             what = "a window" if self.chunk is None else f"chunk={self.chunk}"
-            raise SettingError(
-                f"{what} with a model whose forward exchanges data between processes, "
-                f"which may hold different numbers of chunks; expected one batch per process: take "
-                f"smaller batches instead"
-            )
+            if "ghost" in closed or not pass_.view.sharded:
+                raise SettingError(
+                    f"{what} with a model whose forward exchanges data between processes, "
+                    f"which may hold different numbers of chunks; expected one batch per process: take "
+                    f"smaller batches instead"
+                )
+            same_number(group, len(self._parts(pass_.batch)), what)
         settled = self._settle(_Task(pass_, direction, group, closed))
         if len(settled.alignment.losses) == 0 and (settled.sums is None or not settled.sums.count):
             raise empty("train")
@@ -195,6 +204,8 @@ class BackendSelection:
             if last:
                 raise
             refusal = _Failed(f"{type(error).__name__}: {error}")
+        if refusal is not None and task.pass_.view.sharded:
+            forget_pass(task.pass_.view.model)
         sums, proof = None, None if alignment is None else alignment.proof
         if task.group.size > 1:
             sums, proof, refusing = _consulted(alignment, task.direction, task.group)
@@ -209,8 +220,18 @@ class BackendSelection:
             require_scores(choice, task.pass_.view, proof, alignment.losses, task.direction)
         return Settled(choice, alignment, sums)
 
+    def _parts(self, batch: Batch) -> Sequence[Batch]:
+        """The micro-batches of a window, or the chunks of a batch."""
+        if isinstance(batch, MicroBatches):
+            return batch
+        assert self.chunk is not None
+        return [batch] if is_empty(batch) else chunks(batch, self.chunk)
+
     def _run(self, name: str, task: _Task) -> Alignment:
         backend, pass_, direction = self._backends[name], task.pass_, task.direction
+        in_parts = self.chunk is not None or isinstance(pass_.batch, MicroBatches)
+        if in_parts and pass_.view.sharded:
+            return align_parts_in_shards(backend, pass_, direction, self._parts(pass_.batch))
         if task.group.size > 1 and is_empty(pass_.batch):
             if not task.closed:
                 none = nothing(pass_.view.model)
@@ -219,13 +240,21 @@ class BackendSelection:
             with without_statistics(pass_.view):
                 return backend.align(pass_, direction)
         single = self._single if self.asked == "auto" else None
-        if isinstance(pass_.batch, MicroBatches):
-            return align_in_parts(backend, pass_, direction, pass_.batch, single)
-        if self.chunk is not None:
-            return align_in_parts(
-                backend, pass_, direction, chunks(pass_.batch, self.chunk), single
-            )
+        if in_parts:
+            return align_in_parts(backend, pass_, direction, self._parts(pass_.batch), single)
         return backend.align(pass_, direction)
+
+
+def same_number(group: Group, count: int, what: str) -> None:
+    """Raise, on every process, unless all have as many parts: where parameters are sharded, every pass is
+    an exchange."""
+    counts = group.gathered(torch.tensor([count])).flatten().tolist()
+    if len(set(counts)) > 1:
+        raise SettingError(
+            f"{what} with parameters that fully_shard has spread, cut into {count} parts here and into "
+            f"{counts} on the processes in order; expected as many everywhere, since every pass gathers "
+            f"the parameters: give all processes as many micro-batches (they may be empty)"
+        )
 
 
 def _why(name: str, view: ModelView) -> str:

@@ -34,13 +34,15 @@ from ..processes import (
     Arriving,
     Group,
     Listener,
+    copies_of,
     flattened,
     local,
     sharded_gradients,
     unflattened,
 )
+from .sharded import ShardedGradient
 
-# mean loss, m, parameters -> its gradient in a cheaper form, or None where there is none
+# reduced loss, m, parameters -> its gradient in a cheaper form, or None where there is none
 Cheaper = Callable[[Tensor, int, Sequence[nn.Parameter]], Sequence[Tensor] | None]
 
 
@@ -80,9 +82,10 @@ def shared_clean_gradient(
     group: Group,
     *,
     listener: Listener | None = None,
+    cheaper: Cheaper | None = None,
 ) -> CleanSide:
     """As `clean_gradient`, over the clean batches of all processes. listener: hears the forward."""
-    losses, values = _share(view, loss, clean, tuple(parameters.values()), listener)
+    losses, values = _share(view, loss, clean, tuple(parameters.values()), listener, cheaper)
     numbers = torch.stack([losses.sum(), losses.new_tensor(len(losses))])
     merge = _of_shards if view.sharded else _of_sums
     return merge(parameters, losses, values, numbers, group)
@@ -95,10 +98,14 @@ def _of_shards(
     """The backward has reduced the gradient already, to shards of its mean over the processes."""
     total = _checked(group.summed(flattened([numbers]))())
     scale = group.size / total[-1]
-    shards = tuple((v * scale).to(v.dtype) for v in values)
-    direction = Direction(
-        tuple(parameters), tuple(parameters.values()), shards, lambda x: group.summed(x)()
+    shards = (
+        values.scaled(scale)
+        if isinstance(values, ShardedGradient)
+        else tuple((v * scale).to(v.dtype) for v in values)
     )
+    theta = tuple(parameters.values())
+    copies = copies_of(theta[0])  # of each shard: more than one on a mesh of two dimensions
+    direction = Direction(tuple(parameters), theta, shards, lambda x: group.summed(x)() / copies)
     return CleanSide(losses, lambda: total[0] / total[1], direction)
 
 
@@ -191,11 +198,11 @@ def _shards(view: ModelView, scalar: Tensor, theta: Sequence[nn.Parameter]) -> t
 
 def _share(
     view: ModelView, loss: Loss, clean: Batch, theta: Sequence[nn.Parameter],
-    listener: Listener | None,
+    listener: Listener | None, cheaper: Cheaper | None,
 ) -> tuple[Tensor, Sequence[Tensor]]:  # fmt: skip
     """The losses of a share of the clean batch, and the gradient of their sum; it may be empty."""
     try:
-        return _gradient(view, loss, clean, theta, torch.sum, listener=listener)
+        return _gradient(view, loss, clean, theta, torch.sum, listener=listener, cheaper=cheaper)
     except LostProcessError:
         raise
     except Exception:

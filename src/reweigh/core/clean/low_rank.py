@@ -14,7 +14,7 @@ Who looks at `direction.values` gets V; only then is it multiplied out.
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
@@ -50,8 +50,8 @@ class Factors(NamedTuple):
 class PartlyFactored(Sequence[Tensor]):
     """A gradient, parameter by parameter, of which some parts are factors until they are looked at."""
 
-    def __init__(self, parts: Sequence[Tensor | Factors]) -> None:
-        self._parts = list(parts)
+    def __init__(self, parts: Sequence[Tensor | Factors | None]) -> None:
+        self._parts: list[Any] = list(parts)  # None: a value that nobody asks for
 
     def products(self) -> Iterator[Tensor]:
         """Every value multiplied out, with the factors left as they are."""
@@ -80,10 +80,11 @@ class PartlyFactored(Sequence[Tensor]):
     def __getitem__(self, place: int | slice) -> Tensor | tuple[Tensor, ...]:
         if isinstance(place, slice):
             return tuple(self[i] for i in range(*place.indices(len(self))))
-        part = self._parts[place]
+        part: Any = self._parts[place]
+        value: Tensor = part
         if isinstance(part, Factors):
-            part = self._parts[place] = part.product()
-        return part
+            value = self._parts[place] = part.product()
+        return value
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -115,18 +116,27 @@ def paying(
 ) -> set[int]:
     """Which layers, by position, are better left as factors: linear ones that share no parameter
     with another layer, and whose factors pay. clean_share: of clean rows among their rows."""
-    places = [use.place for layer in layers for use in layer.uses if use]
-    alone = len(places) == len(set(places))
     chosen: set[int] = set()
-    for i, layer in enumerate(layers):
-        if not isinstance(layer, Linear) or (weight := layer.uses[1]) is None:
-            continue
-        if not alone and any(places.count(use.place) > 1 for use in layer.uses if use):
-            continue
+    for i in unshared_linear(layers):
+        layer, weight = layers[i], layers[i].uses[1]
+        assert isinstance(layer, Linear)
+        assert weight is not None
         rows = clean_share * layer.inputs[0].shape[0]
         if factors_pay(layer, theta[weight.place], rows, train_share):
             chosen.add(i)
     return chosen
+
+
+def unshared_linear(layers: Sequence[Layer]) -> list[int]:
+    """The positions of linear layers with a weight that share no parameter with another layer."""
+    places = [use.place for layer in layers for use in layer.uses if use]
+    alone = len(places) == len(set(places))
+    return [
+        i
+        for i, layer in enumerate(layers)
+        if isinstance(layer, Linear) and layer.uses[1] is not None
+        if alone or all(places.count(use.place) == 1 for use in layer.uses if use)
+    ]
 
 
 def collected(

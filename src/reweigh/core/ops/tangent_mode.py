@@ -98,6 +98,14 @@ class TangentMode(DispatchMode):
         for kept in (*self._direction.parameters, *self.model.buffers()):
             drop_cell(kept)
 
+    def forget(self, tangents: Iterable[Tensor]) -> None:
+        """Free tangents, also where views of them have become those of other tensors."""
+        places = {tangent.untyped_storage().data_ptr() for tangent in tangents}
+        for cell in list(self._cells):
+            known = cell.tangent
+            if known is not None and known.untyped_storage().data_ptr() in places:
+                cell.tangent, cell.spent = None, True
+
     def tangent(self, value: Any) -> Tensor | None:
         """The tangent of a tensor, or None where it is zero."""
         if not isinstance(value, Tensor):

@@ -3,14 +3,24 @@
 group                  who they are, sums over them, and the error when one is gone
 ddp                    a step through DistributedDataParallel
 fsdp                   parameters that fully_shard has spread
+shards                 whole values from shards and back, unit by unit
 forward_collectives    models whose own forward talks between processes
 """
 
 # isort: off
 from .ddp import inside, through, wrapper_of
 from .forward_collectives import Listener, barred
-from .fsdp import compute_types, gather_anew, local, sharded_gradients, trainable_shards
+from .fsdp import (
+    compute_types,
+    copies_of,
+    forget_pass,
+    gather_anew,
+    local,
+    sharded_gradients,
+    trainable_shards,
+)
 from .group import (
     ALONE, Arriving, Group, flattened, group_of, process_count, require_group, says_lost, unanswered,
     unflattened,
 )  # fmt: skip
+from .shards import Shard, ShardedUnit, as_shard_of, units_of

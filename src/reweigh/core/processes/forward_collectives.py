@@ -14,15 +14,19 @@ from ..torch_internals import TorchDispatchMode
 _NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")  # of exchanges
 
 
-class Listener(TorchDispatchMode):
-    """Notices any exchange between processes."""
+_OF_FULLY_SHARD = "c10d::_allgather_base_"  # how it gathers parameters
 
-    def __init__(self) -> None:
+
+class Listener(TorchDispatchMode):
+    """Notices any exchange between processes, but for those of fully_shard itself (sharded)."""
+
+    def __init__(self, *, sharded: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.heard = False
+        self._besides = _OF_FULLY_SHARD if sharded else ""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        self.heard = self.heard or func.namespace in _NAMESPACES
+        self.heard = self.heard or (func.namespace in _NAMESPACES and func.name() != self._besides)
         return func(*args, **(kwargs or {}))
 
 
@@ -31,13 +35,15 @@ def barred(view: ModelView, exchanges: bool) -> dict[str, str]:
 
     exchanges: whether its forward was heard to exchange data between processes.
     """
-    if view.sharded:
-        why = "needs whole parameters, and fully_shard keeps them in shards"
-    elif any(isinstance(m, nn.SyncBatchNorm) and m.training for m in view.modules):
-        why = "cannot differentiate nn.SyncBatchNorm, which couples the processes"
-    elif exchanges:
+    every = ("ghost", "forward_mode", "double_backward")
+    if any(isinstance(m, nn.SyncBatchNorm) and m.training for m in view.modules):
+        return dict.fromkeys(
+            every, "cannot differentiate nn.SyncBatchNorm, which couples the processes"
+        )
+    closed = {}
+    if exchanges:
         why = "sees one process, and the model's forward exchanges data between them"
-        return dict.fromkeys(("ghost", "forward_mode"), why)
-    else:
-        return {}
-    return dict.fromkeys(("ghost", "forward_mode", "double_backward"), why)
+        closed = dict.fromkeys(("ghost", "forward_mode"), why)
+    if view.sharded:
+        closed["double_backward"] = "needs whole parameters, and fully_shard keeps them in shards"
+    return closed

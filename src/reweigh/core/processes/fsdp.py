@@ -1,10 +1,12 @@
 """Parameters that `torch.distributed.fsdp.fully_shard` has spread over the processes.
 
 Outside a pass each process holds a shard of every parameter. A forward gathers the whole parameters
-layer by layer and a backward reduces their gradients to shards again, averaged over the processes; both
-through hooks that only a real `backward()` runs. So a gradient is taken by one, with `.grad` and the
-hooks of the parameters set aside; and scores come from finite_difference, which needs two forward passes
-and shards that it can move, and nothing of what lies between.
+unit by unit and a backward reduces their gradients to shards again, averaged over the processes; both
+through hooks. Only a real `backward()` leaves gradients in shards, so that is how one is taken, with `.grad`
+and the hooks of the parameters set aside.
+
+In between, passes compute with leaves of their own, which are the whole parameters: those are what a graph
+ends in (shards.py).
 """
 
 import sys
@@ -18,10 +20,10 @@ from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
 from ..model import modules_of, unhooked
-from ..torch_internals import fsdp_groups, fsdp_state
+from ..torch_internals import fsdp_forget_pass, fsdp_groups, fsdp_state
 
 
-def _parts(model: nn.Module) -> list[Any]:
+def parts_of(model: nn.Module) -> list[Any]:
     """The modules that were given to fully_shard."""
     fsdp: Any = sys.modules.get("torch.distributed.fsdp")  # not imported: nothing was sharded
     if fsdp is None or not dist.is_initialized():
@@ -40,15 +42,34 @@ def mesh_of(model: nn.Module) -> Any:
     """The device mesh over which the model is sharded; None if it is not."""
     sharded = [p for p in model.parameters() if hasattr(p, "to_local")]
     if not sharded:
-        _parts(model)
+        parts_of(model)
         return None
     meshes: list[Any] = [getattr(p, "device_mesh", None) for p in sharded]
-    if not _parts(model) or any(mesh != meshes[0] for mesh in meshes):
+    several = any(len(_cut_along(p)) > 1 for p in sharded)
+    if several or not parts_of(model) or any(mesh != meshes[0] for mesh in meshes):
         raise UnsupportedModelError(
             f"{type(model).__name__} has parameters on a device mesh that fully_shard did not put "
-            f"there alone (tensor parallelism?); expected fully_shard over one mesh"
+            f"there alone (tensor parallelism?); expected fully_shard over one mesh, which cuts each "
+            f"parameter along one dimension of the mesh"
         )
     return meshes[0]
+
+
+def _cut_along(parameter: Any) -> list[int]:
+    """The dimensions of the mesh along which a parameter is cut; copies lie along the others."""
+    return [i for i, placement in enumerate(parameter.placements) if not placement.is_replicate()]
+
+
+def shard_dimension(parameter: Any) -> int | None:
+    """The dimension of the mesh along which a parameter is cut; None if it is whole everywhere."""
+    along = _cut_along(parameter)
+    return along[0] if along else None
+
+
+def copies_of(parameter: Any) -> int:
+    """How many processes hold the same shard of a parameter."""
+    mesh, along = parameter.device_mesh, shard_dimension(parameter)
+    return int(mesh.size() // (1 if along is None else mesh.size(along)))
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -59,28 +80,37 @@ def local(tensor: Tensor) -> Tensor:
 
 def gather_anew(model: nn.Module) -> None:
     """Drop whole parameters that were kept from an earlier forward: the shards may have moved."""
-    for part in _parts(model):
+    for part in parts_of(model):
         part.reshard()
+
+
+def forget_pass(model: nn.Module) -> None:
+    """Let units be as before a pass that an error has ended."""
+    for part in parts_of(model):
+        fsdp_forget_pass(part)
 
 
 def compute_types(model: nn.Module) -> set[torch.dtype]:
     """The precisions that a mixed-precision policy computes in."""
-    policies = [fsdp_state(part)._mp_policy for part in _parts(model)]
+    policies = [fsdp_state(part)._mp_policy for part in parts_of(model)]
     return {policy.param_dtype for policy in policies if policy.param_dtype is not None}
 
 
 def trainable_shards(model: nn.Module) -> list[Tensor]:
     """The trainable shards; `model.parameters()` has whole ones while a pass is under way."""
-    groups = [g for part in _parts(model) for g in fsdp_groups(part)]
+    groups = [g for part in parts_of(model) for g in fsdp_groups(part)]
     shards = [p.sharded_param for group in groups for p in group.fsdp_params]
     return [shard for shard in shards if shard.requires_grad]
 
 
 def sharded_gradients(
-    model: nn.Module, loss: Tensor, wanted: Sequence[Tensor]
+    model: nn.Module, loss: Tensor, wanted: Sequence[Tensor], *, keep: bool = False
 ) -> list[Tensor | None]:
-    """The gradient of `loss` for each sharded parameter, averaged over the processes, in shards."""
-    for part in _parts(model):
+    """The gradient of `loss` for each sharded parameter, averaged over the processes, in shards.
+
+    keep: the graph is needed again.
+    """
+    for part in parts_of(model):
         groups = fsdp_groups(part)
         if not all(group.reduce_grads for group in groups):
             raise UnsupportedModelError(
@@ -89,7 +119,7 @@ def sharded_gradients(
                 "step: leave it at True, accumulation works all the same"
             )
     with _set_aside(trainable_shards(model)):
-        loss.backward()
+        loss.backward(retain_graph=keep)
         return [p.grad for p in wanted]
 
 

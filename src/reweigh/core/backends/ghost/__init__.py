@@ -10,12 +10,21 @@ The engines, in the order in which they are tried:
     one_pass         both batches in one forward, where that is the same and holds less
     from_graph       a plain forward; contacts are read off autograd's graph
     from_dispatch    a forward that is watched, operation by operation
+
+and for parameters that `fully_shard` has spread:
+
+    sharded          as from_graph; whole values come and go unit by unit
+    sharded_one_pass both batches in one forward
+    sharded_clean    the clean gradient, with factors where they are smaller
 """
 
 from .engine import Capture, Ghost, Layouts, SeveralLosses
 from .from_dispatch import watched_pass
 from .from_graph import CleanFactors, plain_pass, read
 from .one_pass import OnePass
+from .sharded import sharded_pass
+from .sharded_clean import SharedFactors
+from .sharded_one_pass import ShardedOnePass
 
 
 def make_ghost(one_pass: bool | None = None) -> Ghost:
@@ -24,4 +33,10 @@ def make_ghost(one_pass: bool | None = None) -> Ghost:
         "a plain forward, whose graph is read": plain_pass,
         "a forward that is watched, operation by operation": watched_pass,
     }
-    return Ghost(OnePass(one_pass), CleanFactors().gradient, engines)
+    sharded = {
+        "a plain forward, whose graph is read, and a unit of fully_shard at a time": sharded_pass
+    }
+    return Ghost(
+        OnePass(one_pass), CleanFactors().gradient, engines, sharded, SharedFactors().gradient,
+        ShardedOnePass(one_pass),
+    )  # fmt: skip

@@ -52,8 +52,11 @@ class Contact(Protocol):
         """The ids of the parameters."""
         ...
 
-    def scores(self, values: Sequence[Tensor], g: Tensor, layout: Layout, n: int) -> Tensor | None:
-        """< g_i, (d op / d W) . V > per example, [n]; None where that is zero. values: V."""
+    def scores(
+        self, values: Sequence[Tensor | None], g: Tensor, layout: Layout, n: int
+    ) -> Tensor | None:
+        """< g_i, (d op / d W) . V > per example, [n]; None where that is zero. values: V,
+        of which None counts as zero."""
         ...
 
     def gradients(self, g: Tensor) -> Sequence[Tensor | None]:

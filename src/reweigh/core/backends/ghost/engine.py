@@ -32,6 +32,7 @@ from torch.autograd.graph import GradientEdge
 from ....errors import UnsupportedModelError
 from ...clean import Cheaper, CleanSide
 from ...model import Batch, Direction, ModelView, on_host, with_gradient
+from ...processes import Group
 from ...proof import (
     Record,
     Records,
@@ -88,12 +89,31 @@ class JointEngine(Protocol):
         ...
 
 
+class SharedJointEngine(Protocol):
+    """As `JointEngine`, where processes share the batches and fully_shard has spread the parameters."""
+
+    possible: bool | None
+
+    def align(
+        self, pass_: TrainPass, clean: Batch, parameters: dict[str, nn.Parameter], group: Group,
+        *, listen: bool,
+    ) -> BothSides | None:  # fmt: skip
+        """Both sides of a step. listen: nobody knows yet whether the forward talks between processes."""
+        ...
+
+
 @dataclass(frozen=True)
 class BothSides:
     """What two passes would have given: the clean side, and the train batch aligned with it."""
 
     clean: CleanSide
     alignment: Alignment
+
+
+# view, reduced loss, parameters, processes -> as `Cheaper`, where fully_shard has spread the parameters
+SharedCheaper = Callable[
+    [ModelView, Tensor, dict[str, nn.Parameter], Group], Sequence[Tensor] | None
+]
 
 
 class SeveralLosses(UnsupportedModelError):
@@ -106,6 +126,8 @@ class Ghost(Backend):
     by_part:  whether to serve a loss with k parts an example, at the cost of k backwards.
     one_pass: for both batches at once. clean_gradient: in factors, where these are smaller.
     engines:  for the train batch, by what they do, tried in this order. engine: the one in use.
+    sharded:  for parameters that fully_shard has spread, instead of `engines`; and
+              shared_clean_gradient and sharded_one_pass instead of clean_gradient and one_pass.
     """
 
     name = "ghost"
@@ -116,19 +138,34 @@ class Ghost(Backend):
     by_part = False
 
     def __init__(
-        self, one_pass: JointEngine, clean_gradient: Cheaper, engines: Mapping[str, Engine]
+        self,
+        one_pass: JointEngine,
+        clean_gradient: Cheaper,
+        engines: Mapping[str, Engine],
+        sharded: Mapping[str, Engine],
+        shared_clean_gradient: SharedCheaper,
+        sharded_one_pass: SharedJointEngine,
     ) -> None:
+        self.sharded_one_pass = sharded_one_pass
         self.one_pass, self.clean_gradient = one_pass, clean_gradient
-        self._engines = list(engines.items())
+        self.shared_clean_gradient = shared_clean_gradient
+        self._engines, self._sharded = list(engines.items()), list(sharded.items())
         self._records: PlaceRecords = Records()
 
     def align(self, pass_: TrainPass, direction: Direction) -> Alignment:
         """The train batch along `direction`, by the first engine that can."""
         start = pass_.view.start
+        if pass_.view.sharded:
+            self._engines = self._sharded
         while True:
             self.engine, engine = self._engines[0]
             run = engine(pass_, direction, self._records)
             if run is not None and run.parts is not None and not self.by_part:
+                if pass_.view.sharded:
+                    raise UnsupportedModelError(
+                        "several losses an example with parameters that fully_shard has spread: "
+                        "use backend='forward_mode'"
+                    )
                 k = run.parts.shape[1]
                 raise SeveralLosses(f"a loss with {k} parts an example takes it {k} backwards")
             if run is not None:
@@ -172,7 +209,7 @@ class GhostPass:
         self.leaves, self.by_data, self.direct = leaves, by_data, direct
         self._plain: list[Tensor] | None = None  # gradients of the sum of the losses, once measured
         self._records = records
-        n = len(losses)
+        n = len(losses) or 1  # none: the share of a process, whose layouts nobody asks for
         # A dimension of just n does not tell whether examples are its slower or its faster index.
         self._key = (path, *[(c.roots(), tuple([size == n for size in c.shape])) for c in contacts])
         record = records.get(self._key)
@@ -208,16 +245,16 @@ class GhostPass:
             return record.value.layouts
         losses, factors = self.losses, half_probe(self.losses)
         ones = torch.ones_like(losses)
-        self._plain = _backward(losses, self.contacts, ones, keep=True)
+        self._plain = backward_to(losses, self.contacts, ones, keep=True)
         with self.view.beside_the_step():
             layouts, self.certain = layouts_of(
                 self.contacts,
                 self._plain,
-                _backward(losses, self.contacts, factors, keep=True),
+                backward_to(losses, self.contacts, factors, keep=True),
                 factors,
                 close=strict(self.view.precision(losses)),
                 rounding=Rounding(
-                    self._plain, lambda c: _backward(losses, self.contacts, ones * c, keep=True)
+                    self._plain, lambda c: backward_to(losses, self.contacts, ones * c, keep=True)
                 ),
                 names={id(p): name for name, p in zip(names, parameters, strict=True)},
             )
@@ -229,7 +266,7 @@ class GhostPass:
         outputs = None if factors is not None else self._plain
         if outputs is None:
             ones = torch.ones_like(self.losses) if factors is None else factors
-            outputs = _backward(self.losses, self.contacts, ones, keep=keep)
+            outputs = backward_to(self.losses, self.contacts, ones, keep=keep)
         return Capture(list(self.contacts), outputs, layouts, len(self.losses))
 
     def remember(self, layouts: Layouts) -> None:
@@ -281,7 +318,7 @@ class GhostPass:
         layouts = self.layouts(direction.names, direction.parameters)
         ones = torch.ones_like(self.losses)
         for k, part in enumerate(parts.unbind(1)):
-            outputs = _backward(part, self.contacts, ones, keep=True)
+            outputs = backward_to(part, self.contacts, ones, keep=True)
             direct = None if self.direct is None else self.direct[:, k]
             columns.append(
                 scores_of(self.contacts, outputs, layouts, direction.values, self.losses, direct)
@@ -314,7 +351,9 @@ class Capture:
         for contact in self.contacts:
             contact.release()
 
-    def scores(self, values: Sequence[Tensor], losses: Tensor, direct: Tensor | None) -> Tensor:
+    def scores(
+        self, values: Sequence[Tensor | None], losses: Tensor, direct: Tensor | None
+    ) -> Tensor:
         """sum over contacts of < g_i, (d op / d W) . V >."""
         return scores_of(self.contacts, self.outputs, self.layouts, values, losses, direct)
 
@@ -363,7 +402,7 @@ def scores_of(
     contacts: Sequence[Contact],
     outputs: Sequence[Tensor],
     layouts: Layouts,
-    values: Sequence[Tensor],
+    values: Sequence[Tensor | None],
     losses: Tensor,
     direct: Tensor | None = None,
 ) -> Tensor:
@@ -437,7 +476,7 @@ def _pull_back(parts: dict[Origin, Tensor], parameters: Sequence[Tensor]) -> lis
     return result
 
 
-def _backward(
+def backward_to(
     losses: Tensor, contacts: Sequence[Contact], factors: Tensor, *, keep: bool
 ) -> list[Tensor]:
     """The gradient of sum_i factors_i f_i at the result of each contact."""

@@ -170,7 +170,9 @@ class WatchedContact:
         first: Tensor | None = result[0] if isinstance(result, (tuple, list)) else result
         return first
 
-    def scores(self, values: Sequence[Tensor], g: Tensor, layout: Layout, n: int) -> Tensor | None:
+    def scores(
+        self, values: Sequence[Tensor | None], g: Tensor, layout: Layout, n: int
+    ) -> Tensor | None:
         """< g_i, tangent_i > for every example: [n]; None where there is no tangent. The clean
         gradient is in the tangents already."""
         tangent = self.tangent(g)

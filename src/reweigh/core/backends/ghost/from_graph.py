@@ -120,7 +120,7 @@ class RecordedContact:
         """The ids of the parameters."""
         return tuple(map(id, self.sources))
 
-    def scores(self, values: Sequence[Tensor], g: Tensor, layout: Layout, n: int) -> Tensor:
+    def scores(self, values: Sequence[Tensor | None], g: Tensor, layout: Layout, n: int) -> Tensor:
         """< g_i, tangent_i > per example, [n]; values: the clean gradient."""
         if (
             isinstance(values, PartlyFactored)

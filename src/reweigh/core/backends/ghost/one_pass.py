@@ -22,7 +22,7 @@ examples, and the clean gradient, the scores and the update must be autograd's o
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
@@ -119,18 +119,18 @@ class OnePass:
         view = pass_.view
         if self.possible is None:  # asked once: an engine belongs to one state of one model
             known = self._asked or (
-                hasattr(pass_.loss, "judge") and all(map(_row_wise, view.modules))
+                hasattr(pass_.loss, "judge") and all(map(row_wise, view.modules))
             )
-            pure = not view.hooked() and not any(map(_mixes_or_draws, view.modules))
+            pure = not view.hooked() and not any(map(mixes_or_draws, view.modules))
             pure = pure and not any_global_hook()
             self.possible = bool(known) and pure
         # Asked in every step: a dropout may begin to drop without any change of mode.
-        if not self.possible or any(map(_mixes_or_draws, view.modules)):
+        if not self.possible or any(map(mixes_or_draws, view.modules)):
             return None
         if (batch := self._joined(pass_.batch, clean, tuple(parameters.values()))) is None:
             return None
         # PyTorch's own modules and criteria neither draw nor write here: nothing to go back to.
-        start = view.start if self._asked or not _stock(pass_.loss) else None
+        start = view.start if self._asked or not stock(pass_.loss) else None
         try:
             sides = self._run(pass_, batch, parameters)
         except Exception as error:  # if it is the user's error, two passes say it better
@@ -145,33 +145,20 @@ class OnePass:
         return sides
 
     def _joined(self, train: Batch, clean: Batch, theta: Sequence[nn.Parameter]) -> Joined | None:
-        """Two batches as one; None unless all is tensors, alike but for the number of their rows, and
-        unless one pass may pay."""
-        if is_flat(train) and is_flat(clean):
-            left, right, same = train, clean, len(train) == len(clean)
-        else:
-            (left, tree), (right, other) = tree_flatten(train), tree_flatten(clean)
-            same = tree == other and all(isinstance(x, Tensor) for x in (*left, *right))
-        if not same or not left or not left[0].ndim or not right[0].ndim:
-            return None
-        n, m = left[0].shape[0], right[0].shape[0]
-        if not n or not m or not all(map(partial(_alike, n, m), left, right)):
-            return None
-        shapes = (m, *[x.shape for x in left])
-        example = tuple([x.shape[1:] for x in left])
-        plan = self._plans.get(shapes)
-        if plan is not None and plan.retry:
-            plan.retry -= 1
-            if not plan.retry:
-                del self._plans[shapes]
-            return None
-        if plan is None and (outline := self._outlines.get(example)) is not None:
-            plan = self._planned(shapes, _light(outline, theta, n, m))
-        if plan is not None and not plan.pays:
-            return None
-        joined = tuple(torch.cat(pair) for pair in zip(left, right, strict=True))
-        both = joined if left is train else tree_unflatten(joined, tree)
-        return Joined(both, train, clean, n, m, shapes, example)
+        """Two batches as one; None unless they can be, and unless one pass may pay."""
+
+        def may_pay(n: int, m: int, shapes: Hashable, example: Hashable) -> bool:
+            plan = self._plans.get(shapes)
+            if plan is not None and plan.retry:
+                plan.retry -= 1
+                if not plan.retry:
+                    del self._plans[shapes]
+                return False
+            if plan is None and (outline := self._outlines.get(example)) is not None:
+                plan = self._planned(shapes, _light(outline, theta, n, m))
+            return plan is None or plan.pays
+
+        return joined(train, clean, may_pay)
 
     def _planned(self, shapes: Hashable, pays: bool) -> OnePassPlan:
         if len(self._plans) > MOST_RECORDS:
@@ -192,7 +179,7 @@ class OnePass:
     ) -> BothSides | None:
         names, theta = tuple(parameters), tuple(parameters.values())
         view, n, m = pass_.view, batch.n, batch.m
-        losses = require_one_each(_losses(pass_, batch), {n + m}, which="train")
+        losses = require_one_each(joint_losses(pass_, batch), {n + m}, which="train")
         if losses.ndim == 2:
             raise UnsupportedModelError("the loss has several parts an example")
         if self._asked and not view.start.holds():
@@ -219,7 +206,7 @@ class OnePass:
         if due:
             _require_apart(pass_, batch, losses, layouts)
         capture = run.capture(layouts, plan.factors, keep=due)
-        layers, outputs = _clean_rows(reading.contacts, capture, n, m)
+        layers, outputs = clean_rows(reading.contacts, capture, n, m)
         values = collected(layers, outputs, theta, train_share=n / (n + m))
         direction = Direction(names, theta, values)
         scores = capture.scores(values, losses, None)
@@ -237,7 +224,31 @@ class OnePass:
         )
 
 
-def _losses(pass_: TrainPass, batch: Joined) -> Tensor:
+def joined(
+    train: Batch, clean: Batch, wanted: Callable[[int, int, Hashable, Hashable], bool]
+) -> Joined | None:
+    """Two batches as one; None unless all is tensors, alike but for the number of their rows, and unless
+    it is `wanted`, given n, m, the shapes of both and those of one example."""
+    if is_flat(train) and is_flat(clean):
+        left, right, same = train, clean, len(train) == len(clean)
+    else:
+        (left, tree), (right, other) = tree_flatten(train), tree_flatten(clean)
+        same = tree == other and all(isinstance(x, Tensor) for x in (*left, *right))
+    if not same or not left or not left[0].ndim or not right[0].ndim:
+        return None
+    n, m = left[0].shape[0], right[0].shape[0]
+    if not n or not m or not all(map(partial(alike, n, m), left, right)):
+        return None
+    shapes = (m, *[x.shape for x in left])
+    example = tuple([x.shape[1:] for x in left])
+    if not wanted(n, m, shapes, example):
+        return None
+    rows = tuple(torch.cat(pair) for pair in zip(left, right, strict=True))
+    both = rows if left is train else tree_unflatten(rows, tree)
+    return Joined(both, train, clean, n, m, shapes, example)
+
+
+def joint_losses(pass_: TrainPass, batch: Joined) -> Tensor:
     """The losses of both batches, train rows first: one call of the model, one criterion per batch."""
     judge, model = getattr(pass_.loss, "judge", None), pass_.view.model
     whole = judge is None or len(batch.both) != 2
@@ -251,26 +262,28 @@ def _losses(pass_: TrainPass, batch: Joined) -> Tensor:
         return outputs
     train, clean = outputs.split([batch.n, batch.m])
     # Clean first, and undone: the user's criterion may draw numbers or remember what it has seen.
-    with nullcontext() if _stock(pass_.loss) else pass_.view.isolated(own_stream=True):
+    with nullcontext() if stock(pass_.loss) else pass_.view.isolated(own_stream=True):
         checked = judge(clean, batch.clean[1])
     return torch.cat([judge(train, batch.train[1]), checked])
 
 
-def _stock(loss: Loss) -> bool:
+def stock(loss: Loss) -> bool:
     """Whether the criterion of a `per_example` loss is a function or module of PyTorch's own."""
     criterion = getattr(loss, "criterion", None)
     kind = criterion if hasattr(criterion, "__name__") else type(criterion)
     return (getattr(kind, "__module__", None) or "").startswith(("torch.nn.", "torch._C._nn"))
 
 
-def _row_wise(module: nn.Module) -> bool:
+def row_wise(module: nn.Module) -> bool:
     """Whether a module treats rows one by one because its code is PyTorch's, or says so of itself."""
     kind = type(module)
+    if hasattr(kind, "set_requires_gradient_sync"):  # a class that fully_shard has made of another
+        kind = next(c for c in kind.__mro__ if not hasattr(c, "set_requires_gradient_sync"))
     stock = kind.__module__.startswith("torch.nn.modules.") and "forward" not in vars(module)
     return stock or bool(getattr(kind, "row_wise", False))
 
 
-def _mixes_or_draws(module: nn.Module) -> bool:
+def mixes_or_draws(module: nn.Module) -> bool:
     """Whether a module is a usual one that mixes examples or draws numbers: not worth a try."""
     if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm is not None:
         return True  # its forward writes to its table
@@ -285,7 +298,8 @@ _UNSURE = (
 )  # fmt: skip
 
 
-def _alike(n: int, m: int, a: Tensor, b: Tensor) -> bool:
+def alike(n: int, m: int, a: Tensor, b: Tensor) -> bool:
+    """Whether n rows of `a` and m rows of `b` can follow each other in one tensor."""
     return (
         a.shape[:1] == (n,)
         and b.shape == (m, *a.shape[1:])
@@ -326,16 +340,16 @@ def _require_apart(pass_: TrainPass, batch: Joined, losses: Tensor, layouts: Lay
     if not all(layout.dim == 0 and layout.major for layout in layouts):
         raise UnsupportedModelError("the rows of the two batches are not one after the other")
     for part, joined in ((batch.train, losses[: batch.n]), (batch.clean, losses[batch.n :])):
-        require_same_losses(pass_.view, _alone(pass_, part), joined)
+        require_same_losses(pass_.view, alone(pass_, part), joined)
 
 
-def _alone(pass_: TrainPass, batch: Batch) -> Tensor:
+def alone(pass_: TrainPass, batch: Batch) -> Tensor:
     """The losses of a batch by itself."""
     with pass_.view.replayed(), torch.no_grad():
         return evaluate(pass_.view.model, pass_.loss, batch, which="train")
 
 
-def _clean_rows(
+def clean_rows(
     contacts: Sequence[RecordedContact], capture: Capture, n: int, m: int
 ) -> tuple[list[Layer], list[Tensor]]:
     """The layers on the rows of the clean batch, and the gradients of its mean loss there."""

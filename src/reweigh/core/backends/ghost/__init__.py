@@ -12,9 +12,10 @@ The engines, in the order in which they are tried:
     from_dispatch    a forward that is watched, operation by operation
 """
 
-from .engine import Capture, Ghost, Layouts, SeveralLosses
+from .contact import Contact
+from .engine import Capture, Ghost, Layouts, SeveralLosses, without_autocast
 from .from_dispatch import watched_pass
-from .from_graph import CleanFactors, plain_pass, read
+from .from_graph import CleanFactors, RecordedContact, plain_pass, read
 from .one_pass import OnePass
 
 

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 import reweigh
-from reweigh.core.compiled import route
+from reweigh.core.compiled import late_update, route
+from reweigh.core.ops import Convolution
 from reweigh.errors import ReweighWarning, SettingError
 from support import definition
 from support.problems import PROBLEMS, cross_entropy, labelled, mlp, vectors
@@ -26,8 +27,11 @@ COMPILED = {
     "nested-dict": "ghost",
     "all-scores-negative": "ghost",
     "dropout": "ghost",
+    "embedding-lstm": "ghost",
     "autocast-mlp": "ghost",
+    "autocast-transformer": "forward_mode",
     "resnet-train": "forward_mode",
+    "lstm-batchnorm": "forward_mode",
     "variational": "forward_mode",
 }
 
@@ -44,8 +48,14 @@ def gradients(model: nn.Module) -> list:
     return [None if p.grad is None else p.grad.clone() for p in model.parameters()]
 
 
-@pytest.mark.parametrize("name", COMPILED)
-def test_a_compiled_step_is_the_eager_step(name):
+# The update of forward_mode goes through the whole batch, always in the graph.
+LATE = [(name, late) for name, way in COMPILED.items() for late in (False, way == "ghost")]
+
+
+@pytest.mark.parametrize(("name", "late"), dict.fromkeys(LATE))
+def test_a_compiled_step_is_the_eager_step(name, late, monkeypatch):
+    """late: whether the update is made after the graph, without the examples of no weight."""
+    monkeypatch.setattr(late_update, "WORTH", 0 if late else float("inf"))
     problem = BY_NAME[name]
     dtype = problem.only or torch.float64
     close = 1e-9 if dtype == torch.float64 else 2e-2
@@ -76,6 +86,7 @@ def test_a_compiled_step_is_the_eager_step(name):
     assert (fast.compiled.steps, fast.compiled.eager) == (1, 0)
     assert fast.backend == COMPILED[name]
     assert "compiled by eager" in fast.backend.reason
+    assert ("the update after it" in fast.backend.reason) == late
 
 
 def test_its_weights_and_gradient_are_those_of_brute_force():
@@ -191,6 +202,42 @@ def test_what_a_compiler_fails_with_is_named():
     weigh = reweigh.Reweighter(mlp(), cross_entropy, compile={"backend": failing})
     weigh(vectors(7), vectors(5)).loss.backward()
     assert weigh.backend.reason.endswith("no C++ compiler here")
+
+
+def test_an_update_after_the_graph_leaves_out_examples_without_weight(monkeypatch):
+    """Its products are those of the examples with weight, and its gradient is that of brute force."""
+    monkeypatch.setattr(late_update, "WORTH", 0)
+    model, loss, train, clean = BY_NAME["lenet"].make(torch.float64)
+    weigh = reweigh.Reweighter(model, loss, compile=QUICK, safeguard=None)
+    rows = []
+    for _ in range(3):
+        scores = definition.scores(model, loss, train, clean)
+        weights = scores.clamp(min=0) / scores.clamp(min=0).sum()
+        right = definition.weighted_gradient(model, loss, train, weights)
+        gradients_of = Convolution.weight_gradient
+
+        def counted(needs, g, *rest, made=gradients_of):
+            rows.append(len(g))
+            return made(needs, g, *rest)
+
+        monkeypatch.setattr(Convolution, "weight_gradient", staticmethod(counted))
+        step = weigh(train, clean)
+        step.loss.backward()
+        monkeypatch.setattr(Convolution, "weight_gradient", staticmethod(gradients_of))
+        kept = int((weights > 0).sum())
+        assert 0 < kept < 0.9 * len(weights)
+        assert rows[-1] == kept  # of the last layer whose gradient was made
+        for mine, g in zip(gradients(model), right, strict=True):
+            assert torch.allclose(mine, g, rtol=1e-9, atol=1e-12)
+        descend(model, 0.001)
+    assert (weigh.compiled.steps, weigh.compiled.eager) == (1, 0)
+
+
+def test_sparse_gradients_are_refused_by_name():
+    model, loss, train, clean = BY_NAME["sparse-embedding"].make(torch.float64)
+    weigh = reweigh.Reweighter(model, loss, compile=QUICK)
+    weigh(train, clean).loss.backward()
+    assert "sparse=False" in weigh.compiled.refused
 
 
 class Tempered(nn.Module):

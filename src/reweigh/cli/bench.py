@@ -38,6 +38,10 @@ def bench(
             help="Also a plain step and ours compiled, against the compiled plain step.",
         ),
     ] = False,
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="B", help="Back-ends beside auto, one or more.  [default: all]"),
+    ] = None,
     device: Annotated[str, typer.Option(metavar="D", help="Such as cuda.")] = "cpu",
     seconds: Annotated[float, typer.Option(metavar="S", help="To time each setting for.")] = 15.0,
     out: Annotated[
@@ -57,14 +61,14 @@ def bench(
 
     if out is not None:
         writable_folder(out.parent)
-    from ..experiments import CASES, keep_large_blocks, run_bench
+    from ..experiments import CASES, METHODS, keep_large_blocks, run_bench
 
     keep_large_blocks()  # for the plain step as well
     console = Console(highlight=False)
     names = list(CASES) if model is None else model.split(",")
     for part in run_bench(
         names, n=n, clean=numbers, threads=counts, with_peers=peers, with_compiled=compiled,
-        seconds=seconds, device=device, out=out,
+        methods=METHODS if methods is None else methods.split(","), seconds=seconds, device=device, out=out,
     ):  # fmt: skip
         first = part[0]
         console.print(

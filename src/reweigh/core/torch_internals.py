@@ -301,6 +301,15 @@ def written_down(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Grap
 
 
 @contextmanager
+def reading_recurrence() -> Iterator[None]:
+    """torch.compile's front end reads recurrent layers inside; else it refuses them."""
+    from torch._dynamo import config  # takes long to import
+
+    with config.patch(allow_rnn=True):
+        yield
+
+
+@contextmanager
 def same_random_numbers() -> Iterator[None]:
     """What is compiled by inductor inside draws the numbers that uncompiled code would draw."""
     from torch._inductor import config  # takes long to import

@@ -18,7 +18,7 @@ Read in this order:
     bench/                the cost of a step: `reweigh bench`
 """
 
-from .bench import CASES, keep_large_blocks, machine, run_bench
+from .bench import CASES, METHODS, keep_large_blocks, machine, run_bench
 from .catalog import EXPERIMENTS, DemoSettings, find_experiment
 from .cell_training import cell_steps, run_cell
 from .demo import run_demo

@@ -14,6 +14,7 @@ Cost per call: the guards, some tens of microseconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -24,6 +25,7 @@ from torch.fx import GraphModule
 
 from ...errors import UnsupportedModelError
 from ..model import Batch, Loss
+from ..torch_internals import reading_recurrence
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,8 @@ class LossCapture:
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         self.graphs = 0
         self._last: CapturedPass | None = None
+        recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
+        self._reading = reading_recurrence if recurrent else nullcontext
 
         def losses(batch: Batch) -> Tensor:
             return loss(model, batch)
@@ -54,7 +58,8 @@ class LossCapture:
     def __call__(self, batch: Batch) -> CapturedPass | None:
         """The graph for this batch; None where the compiler is switched off. Raises what Dynamo raises."""
         self._last = None
-        self._call(batch)
+        with self._reading():
+            self._call(batch)
         captured, self._last = self._last, None
         return captured
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.fx import GraphModule, Node
 
 from ..backends import Choice
+from ..backends.ghost import without_autocast
 from ..model import Snapshot, on_host, sources_of, with_gradient
 from ..ops import is_random
 from ..proof import Record
@@ -92,9 +93,11 @@ class CompiledStep:
         """All numbers of a step. state: of the safeguard, if any."""
         places = self.traced.places
         flat = places.gathered(train.inputs, clean.inputs, self.parameters)
-        with torch.no_grad():
+        # What autocast chose is written in the graph: it must not choose again.
+        with without_autocast(flat[0].device.type), torch.no_grad():
             if not self.random:
-                found = self.graphs[0](*flat, *state)
+                given = [*flat, *state]
+                found = list(self.graphs[0](*given))
             else:
                 start = Snapshot((), sources_of(self.traced.view.modules))
                 start.fork_random_stream()
@@ -102,17 +105,21 @@ class CompiledStep:
                     clean_side = self.graphs[0](*flat)
                 finally:
                     start.restore()
-                found = self.graphs[1](*flat, *clean_side, *state)
+                given = [*flat, *clean_side, *state]
+                found = list(self.graphs[1](*given))
             if self.reuses:
                 found = [x.clone() for x in found]
-        touched = self.traced.touched
-        end = len(FIRST_OUTPUTS) + len(touched)
-        first = dict(zip(FIRST_OUTPUTS, found, strict=False))
+            first = dict(zip(FIRST_OUTPUTS, found, strict=False))
+            touched, late, rest = self.traced.touched, self.traced.late, found[len(first) :]
+            if late is None:
+                gradient, new = rest[: len(touched)], rest[len(touched) :]
+            else:
+                new, handed = rest[: len(state)], rest[len(state) :]
+                share = first["weights"] * first["factor"]
+                del found, rest
+                gradient = late.gradient(given, handed, share, flat[: len(self.traced.names)])
         return CompiledNumbers(
-            **first,
-            touched=[flat[i] for i in touched],
-            gradient=list(found[len(first) : end]),
-            state=list(found[end:]),
+            **first, touched=[flat[i] for i in touched], gradient=list(gradient), state=list(new)
         )
 
 
@@ -148,11 +155,15 @@ def compiled(
         middle[0] = traced.clean(flat)[0]
         second = written_down(rest, (*flat, *middle, *state))
         graphs = [_in_memory_order(first), _in_memory_order(second)]
+    if traced.late is not None:
+        traced.late.cut_down(graphs[-1])
     ready = tuple(
         torch.compile(graph, fullgraph=True, dynamic=False, **options) for graph in graphs
     )
     kind = options.get("backend", "inductor")
     how = "one graph" if len(ready) == 1 else "two graphs, for the sake of random numbers"
+    if traced.late is not None:
+        how += ", the update after it without the examples of no weight"
     reason = f"{choice.reason}; compiled by {kind} as {how}, compared with the eager step"
     reuses = options.get("mode") in CUDA_GRAPHS
     step = CompiledStep(traced, parameters, ready, Choice(traced.way, reason), reuses)

@@ -184,7 +184,7 @@ class CompiledRoute:
         finished = reference.finish() if self._first() else None
         passes, state = None, self._state()
         try:
-            _require_plain(reference)
+            _require_plain(reference, truth)
             passes = self._captured(train, clean)
             if not after.holds():
                 raise UnsupportedModelError("the forward draws random numbers in Python")
@@ -264,8 +264,13 @@ class CompiledRoute:
         return Choice(choice, f"{choice.reason}; not compiled: {why}")
 
 
-def _require_plain(reference: Reference) -> None:
-    """Raise where a graph would not show all that a step does."""
+def _require_plain(reference: Reference, gradient: Sequence[Tensor | None]) -> None:
+    """Raise where a graph would not show all that a step does, or could not hold its gradient."""
+    if any(g is not None and g.is_sparse for g in gradient):
+        raise UnsupportedModelError(
+            "a gradient is sparse, and a compiled graph holds dense tensors only: build the embedding "
+            "with sparse=False"
+        )
     view, theta = reference.view, {id(p) for p in reference.direction.parameters}
     if view.backward_hooked():
         raise UnsupportedModelError("a module has backward hooks")

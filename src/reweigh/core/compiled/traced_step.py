@@ -10,6 +10,8 @@ Nothing is derived anew here. The code of the eager back-ends runs on tensors wi
 depends on values is settled before, on real tensors: where the examples lie (ghost), and which buffers
 the forward writes. The graph is then handed to torch.compile.
 
+On the host the graph may end before d, so that examples without weight cost nothing (late_update.py).
+
 Where the forward draws random numbers, the clean pass draws from a stream of its own, which is set between
 two graphs: one for the clean side, one for the rest.
 
@@ -30,12 +32,13 @@ from ...errors import UnsupportedModelError
 from ..backends import ForwardMode, TrainPass
 from ..backends.ghost import Capture, Layouts, read
 from ..clean import collected, paying
-from ..model import Direction, ModelView
+from ..model import Direction, ModelView, on_host
 from ..proof import Records
 from ..rule import weights_from_scores
 from ..safeguard import NextBatchJudge
 from ..torch_internals import version_of
 from .capture import CapturedPass
+from .late_update import LateUpdate, pays
 
 # Of a traced step, before the gradient.
 FIRST_OUTPUTS = (
@@ -95,11 +98,12 @@ class InputPlaces:
 
 @dataclass(frozen=True)
 class RealFacts:
-    """What the trace takes from real tensors. layouts: where the examples lie, for ghost.
-    written: places of buffers that the forward writes."""
+    """What the trace takes from real tensors. written: places of buffers that the forward writes.
+    For ghost, layouts: where the examples lie; late: whether the update is left to late_update.py."""
 
-    layouts: Layouts
     written: frozenset[int]
+    layouts: Layouts = ()
+    late: bool = False
 
 
 class TracedStep:
@@ -108,6 +112,7 @@ class TracedStep:
     names:   of the aligned parameters, the first inputs of each half.
     way:     "ghost" or "forward_mode".
     touched: the parameters that the train losses reach, by position; known once `train` has run.
+    late:    how to make the update from the last outputs of `train`, where it makes none itself.
     """
 
     def __init__(
@@ -121,8 +126,9 @@ class TracedStep:
     ) -> None:
         self.view, self.names, self.way, self.places = view, tuple(names), way, places
         self.touched: list[int] = []
+        self.late: LateUpdate | None = None
         self._train, self._clean = train.graph, clean.graph
-        self._facts = RealFacts((), frozenset())
+        self._facts = RealFacts(frozenset())
 
     def settle(self, flat: Sequence[Tensor]) -> None:
         """Find out, on real tensors, what the trace needs to know. The model stays as it is.
@@ -140,11 +146,11 @@ class TracedStep:
             if i >= len(theta)
             and (version_of(x) != before[i] or not _equal(x, values[i - len(theta)]))
         }
-        self._facts = RealFacts(
-            self._layouts(theta, losses) if self.way == "ghost" else (), frozenset(written)
-        )
+        found = self._layouts(theta, losses) if self.way == "ghost" else ((), False)
+        self._facts = RealFacts(frozenset(written), *found)
 
-    def _layouts(self, theta: Sequence[Tensor], losses: Tensor) -> Layouts:
+    def _layouts(self, theta: Sequence[Tensor], losses: Tensor) -> tuple[Layouts, bool]:
+        """Where the examples lie, and whether it pays to leave some out of the update."""
         if losses.ndim != 1:
             raise UnsupportedModelError("a loss with several parts an example")
         reading = read(losses, theta)
@@ -159,7 +165,7 @@ class TracedStep:
         layouts = run.layouts(self.names, theta)
         if not run.certain:
             raise UnsupportedModelError("this batch does not tell where its examples lie")
-        return layouts
+        return layouts, on_host(losses) and pays(reading.contacts, theta)
 
     @property
     def written(self) -> frozenset[int]:
@@ -193,7 +199,8 @@ class TracedStep:
         values: Sequence[Tensor],
         state: Sequence[Tensor],
     ) -> list[Tensor]:
-        """`FIRST_OUTPUTS`, the gradient of each touched parameter, the safeguard's new state.
+        """`FIRST_OUTPUTS`, the gradient of each touched parameter, the safeguard's new state; or, if
+        the update comes `late`, what it is made of in place of the gradient, at the end.
 
         state: the safeguard's present one; empty without one.
         """
@@ -203,7 +210,7 @@ class TracedStep:
         by = self._by_ghost if self.way == "ghost" else self._by_tangents
         losses, scores, gradient = by(inputs, direction)
         weights = weights_from_scores(scores)
-        found = gradient(weights)
+        found = [] if self.late else gradient(weights)
         with torch.no_grad():
             total, clean_loss = (weights * losses).sum(), clean_losses.mean()
             factor, new = weights.new_ones(()), list[Tensor]()
@@ -213,9 +220,12 @@ class TracedStep:
                 factor = judge(clean_loss, direction, (weights * scores).sum(), list)
                 found = [None if g is None else g * factor.to(g.dtype) for g in found]
                 new = [judge.state_dict()[name] for name in STATE]
+        first = [losses, scores, weights, total, clean_losses, clean_loss, factor]
+        if self.late:
+            self.touched = self.late.touched
+            return [*first, *new, *self.late.tensors]
         self.touched = [i for i, g in enumerate(found) if g is not None]
-        parts = [g for g in found if g is not None]
-        return [losses, scores, weights, total, clean_losses, clean_loss, factor, *parts, *new]
+        return [*first, *(g for g in found if g is not None), *new]
 
     def _by_ghost(self, inputs: Sequence[Tensor], direction: Direction) -> Parts:
         theta = direction.parameters
@@ -234,6 +244,9 @@ class TracedStep:
             capture = Capture(list(reading.contacts), outputs, layouts, len(losses))
             scores = capture.scores(direction.values, losses, None)
         reached = [p for p in theta if id(p) in reading.leaves]
+        if self._facts.late:
+            places = [i for i, p in enumerate(theta) if id(p) in reading.leaves]
+            self.late = LateUpdate(capture, places)
 
         def gradient(weights: Tensor) -> list[Tensor | None]:
             with torch.no_grad():
@@ -262,7 +275,8 @@ class TracedStep:
         return [p.detach().requires_grad_() for p in flat[:k]], list(flat[k : self.places.count])
 
     def _losses(self, graph: Any, at: Sequence[int], inputs: Sequence[Tensor]) -> Tensor:
-        with torch.enable_grad():
+        # Fused recurrent layers hide their steps.
+        with self.view.recurrence()(), torch.enable_grad():
             losses: Tensor = graph(*[inputs[i] for i in at])[0]
         return losses
 

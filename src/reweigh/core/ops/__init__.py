@@ -21,6 +21,7 @@ from . import (
     parameterless,
 )
 from .calls import gradients_of_call, is_random, tangent_of_call
+from .convolution import Convolution
 from .linear import Linear
 from .registry import (
     OPERATIONS,

@@ -8,4 +8,4 @@ peers        the same step as general meta-learning libraries take it
 
 from .cases import CASES
 from .memory import keep_large_blocks, peak_bytes
-from .timing import Measurement, machine, run_bench
+from .timing import METHODS, Measurement, machine, run_bench

@@ -42,6 +42,7 @@ EXACT_TO = 2e-3  # of the largest weight, in float32
 VISIT = 0.02  # seconds: as many steps as begin within it, one at least
 COMPILED_PLAIN, COMPILED = "plain, compiled", "auto, compiled"
 COMPILE_OPTIONS: dict[str, Any] = {}  # for torch.compile, of both compiled steps
+METHODS = ("auto", *BACKENDS)
 APPROXIMATE = ("finite_difference", "betty")  # by a difference quotient
 
 
@@ -50,7 +51,8 @@ class Measurement:
     """One method on one model. Ratios are to a plain step of the same row's setting.
 
     to_compiled: the ratio to the compiled plain step, where that was measured, of the fastest steps.
-    compile_seconds: of the first step of a compiled method. None: not measured.
+    compile_seconds: of the first step of a compiled method; of the processor, with one thread. None:
+    not measured.
     """
 
     model: str
@@ -77,6 +79,7 @@ def run_bench(
     threads: Sequence[int] = (2,),
     with_peers: bool = False,
     with_compiled: bool = False,
+    methods: Sequence[str] = METHODS,
     seconds: float = 15.0,
     device: str = "cpu",
     out: Path | None = None,
@@ -85,6 +88,9 @@ def run_bench(
     for name in models:
         if name not in CASES:
             raise unknown("model", name, CASES)
+    for method in methods:
+        if method not in METHODS:
+            raise unknown("method", method, METHODS)
     if min(n, *clean, *threads) < 1:
         raise SettingError(f"n={n}, m={clean}, threads={threads}; expected positive numbers")
     require_device(device)
@@ -97,8 +103,8 @@ def run_bench(
                 torch.set_num_threads(count)
                 rows = [r for r in rows if r not in done]
                 done = measure(
-                    name, n, m, with_peers=with_peers, with_compiled=with_compiled, seconds=seconds,
-                    device=device,
+                    name, n, m, with_peers=with_peers, with_compiled=with_compiled, methods=methods,
+                    seconds=seconds, device=device,
                 )  # fmt: skip
                 rows += done
                 if out is not None:
@@ -110,14 +116,14 @@ def run_bench(
 
 def measure(
     name: str, n: int, m: int, *, with_peers: bool, seconds: float, with_compiled: bool = False,
-    device: str = "cpu",
+    methods: Sequence[str] = METHODS, device: str = "cpu",
 ) -> list[Measurement]:  # fmt: skip
     """Every method on one model, in alternation for about `seconds`, after two rounds to warm up."""
     torch.manual_seed(0)
     case = CASES[name]
     model = case.model().to(device)
     train, clean = (tuple(x.to(device) for x in case.batch(size)) for size in (n, m))
-    steps, runs, zero = _steps(model, case.loss, train, clean, with_peers=with_peers)
+    steps, runs, zero = _steps(model, case.loss, train, clean, methods, with_peers=with_peers)
     compiling: dict[str, float] = {}
     if with_compiled:
         compiled, compiling = _compiled_steps(model, case.loss, train, clean, runs)
@@ -156,13 +162,13 @@ def measure(
 
 
 def _steps(
-    model: nn.Module, loss: Any, train: Any, clean: Any, *, with_peers: bool
+    model: nn.Module, loss: Any, train: Any, clean: Any, methods: Sequence[str], *, with_peers: bool
 ) -> tuple[dict[str, Step], dict[str, str], float]:
     """One step per method, optimizer included; the back-end each runs; the share of zero weights."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
     weighers: dict[str, Callable[[], Tensor]] = {}
     runs: dict[str, str] = {}
-    for method in ("auto", *BACKENDS):
+    for method in dict.fromkeys(("auto", *methods)):
         reweighter = Reweighter(model, loss, backend=method, safeguard=None)
 
         def weigh(reweighter: Reweighter = reweighter) -> Tensor:
@@ -247,14 +253,25 @@ def _compiled_steps(
         COMPILED: _optimized(optimizer, weigh),
     }
     seconds: dict[str, float] = {}
+    clock = _compile_clock(train[0].device.type)
     for method, step in steps.items():
-        began = time.perf_counter()
+        began = clock()
         step()
-        seconds[method] = time.perf_counter() - began
+        seconds[method] = clock() - began
     log = reweighter.compiled
     refused = None if log is None else log.refused
     runs[COMPILED] = str(reweighter.backend) if refused is None else f"eager: {refused}"
     return steps, seconds
+
+
+def _compile_clock(device: str) -> Callable[[], float]:
+    """Seconds; with one thread on the host, of the processor, the C++ compiler's included."""
+    if device != "cpu" or torch.get_num_threads() > 1:
+        return time.perf_counter
+    from torch._inductor import config
+
+    config.compile_threads = 1  # in this process and children of it, whose time is counted
+    return lambda: sum(os.times()[:4])
 
 
 def _operations(step: Step) -> int:

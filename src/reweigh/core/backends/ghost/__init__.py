@@ -18,9 +18,10 @@ and for parameters that `fully_shard` has spread:
     sharded_clean    the clean gradient, with factors where they are smaller
 """
 
-from .engine import Capture, Ghost, Layouts, SeveralLosses
+from .contact import Contact
+from .engine import Capture, Ghost, Layouts, SeveralLosses, without_autocast
 from .from_dispatch import watched_pass
-from .from_graph import CleanFactors, plain_pass, read
+from .from_graph import CleanFactors, RecordedContact, plain_pass, read
 from .one_pass import OnePass
 from .sharded import sharded_pass
 from .sharded_clean import SharedFactors

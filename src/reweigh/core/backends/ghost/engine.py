@@ -408,7 +408,7 @@ def scores_of(
 ) -> Tensor:
     """[n]: sum over contacts of < g_i, (d op / d W) . V >, g in `outputs`; plus `direct`, if any."""
     parts = [] if direct is None else [direct.detach()]
-    with _without_autocast(losses.device.type), torch.no_grad():
+    with without_autocast(losses.device.type), torch.no_grad():
         for contact, g, layout in zip(contacts, outputs, layouts, strict=True):
             part = contact.scores(values, g, layout, len(losses))
             if part is not None:
@@ -439,7 +439,7 @@ def _mistakable(shape: Sequence[int], n: int) -> tuple[int, ...]:
     return tuple([0 if size % n else 1 if size == n else 2 for size in shape])
 
 
-def _without_autocast(device: str) -> AbstractContextManager[object]:
+def without_autocast(device: str) -> AbstractContextManager[object]:
     """Captured tensors are already in the precision that autocast chose for each."""
     return (
         torch.autocast(device, enabled=False)

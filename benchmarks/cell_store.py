@@ -29,9 +29,14 @@ class CellStore:
         return tuple(row[name] for name in self.fields)
 
     def rows(self) -> dict[tuple[Any, ...], Row]:
+        """In the order in which they were run; of two lines for one cell, the later."""
         text = self.path.read_text() if self.path.exists() else ""
         complete = text[: text.rfind("\n") + 1]  # a cut can leave half a last line
-        return {self.key(row): row for row in map(json.loads, complete.splitlines())}
+        found: dict[tuple[Any, ...], Row] = {}
+        for row in map(json.loads, complete.splitlines()):
+            found.pop(self.key(row), None)
+            found[self.key(row)] = row
+        return found
 
     def append(self, rows: Sequence[Row]) -> None:
         """Add finished cells."""
@@ -40,8 +45,16 @@ class CellStore:
         with self.path.open("a") as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows))
 
-    def run_missing(self, cells: Sequence[Row], run: Callable[[Row], Row], *, jobs: int) -> None:
-        done = self.rows()
+    def run_missing(
+        self,
+        cells: Sequence[Row],
+        run: Callable[[Row], Row],
+        *,
+        jobs: int,
+        outdated: Callable[[Row], bool] = lambda row: False,
+    ) -> None:
+        """outdated: finished cells that are run again. Of two lines the later one counts."""
+        done = {key: row for key, row in self.rows().items() if not outdated(row)}
         todo = [cell for cell in cells if self.key(cell) not in done]
         print(f"{len(done)} cells done, {len(todo)} to run with {jobs} jobs", flush=True)
         self.path.parent.mkdir(parents=True, exist_ok=True)

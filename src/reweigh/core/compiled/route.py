@@ -143,7 +143,7 @@ class CompiledRoute:
             self._warn_once(in_short(error))
             return None
         step, known = self._steps.get(passes.key), passes.key in self._steps
-        if step is not None and not step.record.due():
+        if step is not None and not step.record.due() and not self._first():
             step.record.uses += 1
             outcome = step.run(passes.train, passes.clean, self._state())
             self._keep(outcome)
@@ -233,7 +233,8 @@ class CompiledRoute:
             )
 
     def _first(self) -> bool:
-        return self._safeguard is not None and "place" not in self._safeguard.state_dict()
+        """Before the safeguard's first step, and where it goes on from an older state."""
+        return self._safeguard is not None and not self._safeguard.state_dict().keys() >= {*STATE}
 
     def _built(self, reference: Reference, passes: Passes, state: Sequence[Tensor]) -> CompiledStep:
         """Traced by the cheapest way that can."""

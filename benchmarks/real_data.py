@@ -8,7 +8,10 @@ results/real_data/cells.jsonl when it is done. Checked rows are a random draw; t
 train` keeps is judged on rows that nobody saw. Beside it, each with usual settings:
 
     lr_checked, lr_all      logistic regression on the checked rows; on all rows and the checked ones
-                            (texts: character TF-IDF, 2 to 5 within words, C = 10; tables: scaled columns)
+                            (texts: character TF-IDF, 2 to 5 within words, C = 10; tables: scaled columns;
+                            images: the histograms of edges that `reweigh train` has, or tiny images as they are)
+    lr_balanced             on all rows, classes weighed alike, where the data are lopsided
+    network                 the plain network of `reweigh train`, on all rows as labelled (photographs)
     gb_checked, gb_all      scikit-learn's gradient boosting (tables)
     cleanlab                cross-validated probabilities of the better of the two kinds for the data
                             (texts, images: regression; tables: boosting), label issues pruned, trained again
@@ -35,7 +38,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "real_data"
 FIELDS = ("dataset", "checked", "seed")
 SIZES = (100, 50, 200)
 SEEDS = (11, 12, 13)
-SIMPLE = ("lr_checked", "lr_all", "gb_checked", "gb_all", "cleanlab")
+SIMPLE = ("lr_checked", "lr_all", "lr_balanced", "gb_checked", "gb_all", "network", "cleanlab")
 TEST = 500
 
 
@@ -57,10 +60,22 @@ def parts(data: RealSet, checked: int, seed: int) -> tuple[np.ndarray, np.ndarra
         order = draw.permutation(n)
         size = min(TEST, n // 4)
         test, rest = order[:size], order[size:]
+    if data.lopsided:
+        return test, *_lopsided(data, checked, rest, draw)
     one_each = [rest[np.flatnonzero(data.truth[rest] == c)[0]] for c in np.unique(data.truth)]
     others = rest[~np.isin(rest, one_each)]
     first = np.array([*one_each, *others[: checked - len(one_each)]])
     return test, first, others[checked - len(one_each) :][: data.largest]
+
+
+def _lopsided(data: RealSet, checked: int, rest: np.ndarray, draw) -> tuple[np.ndarray, np.ndarray]:
+    """Checked rows, as many of each class, and rows to train on, of each class another number."""
+    classes = np.unique(data.truth)
+    by_class = [rest[data.truth[rest] == c] for c in draw.permutation(classes)]
+    each = checked // len(classes)
+    first = np.concatenate([rows[:each] for rows in by_class])
+    few = [r[each:][:count] for r, count in zip(by_class, data.lopsided, strict=True)]
+    return first, draw.permutation(np.concatenate(few))
 
 
 def write(data: RealSet, labels: np.ndarray, rows: np.ndarray, path: Path) -> Path:
@@ -78,7 +93,7 @@ def write(data: RealSet, labels: np.ndarray, rows: np.ndarray, path: Path) -> Pa
     return path
 
 
-def features(data: RealSet, train: np.ndarray):
+def features(data: RealSet, train: np.ndarray, test: np.ndarray):
     """For the outside baselines: what their users would take."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.preprocessing import StandardScaler
@@ -88,8 +103,16 @@ def features(data: RealSet, train: np.ndarray):
         made = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True, min_df=2)
         made.fit(texts.iloc[train])
         return made.transform(texts)
-    if data.kind == "images":
+    if data.kind == "images" and data.rows.shape[1] < 12:
         return data.rows.reshape(len(data.rows), -1) / 255.0
+    if data.kind == "images":
+        from reweigh.encoders import edge_features
+
+        colours = data.rows if data.rows.ndim == 4 else data.rows[..., None]
+        found = np.zeros((len(colours), edge_features(np.moveaxis(colours[:1], -1, 1)).shape[1]))
+        asked = np.concatenate([train, test])
+        found[asked] = edge_features(np.moveaxis(colours[asked], -1, 1))
+        return found
     wide = pd.get_dummies(data.rows).astype(float)
     wide = wide.fillna(wide.iloc[train].median())
     return StandardScaler().fit(wide.iloc[train]).transform(wide)
@@ -101,7 +124,7 @@ def simple(data: RealSet, given: np.ndarray, test, checked, train) -> dict[str, 
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import cross_val_predict
 
-    x = features(data, np.concatenate([train, checked]))
+    x = features(data, np.concatenate([train, checked]), test)
     labels = np.where(np.isin(np.arange(len(given)), checked), data.truth, given)
     codes = np.unique(data.truth, return_inverse=True)[1]
     labels = np.searchsorted(np.unique(data.truth), labels)
@@ -114,6 +137,8 @@ def simple(data: RealSet, given: np.ndarray, test, checked, train) -> dict[str, 
         return float((make().fit(x[rows], labels[rows]).predict(x[test]) == codes[test]).mean())
 
     found = {"lr_checked": accuracy(lr, checked), "lr_all": accuracy(lr, both)}
+    if data.lopsided:
+        found["lr_balanced"] = accuracy(partial(lr, class_weight="balanced"), both)
     if data.kind == "table":
         found |= {"gb_checked": accuracy(gb, checked), "gb_all": accuracy(gb, both)}
     try:
@@ -143,6 +168,7 @@ def run_cell(cell: dict, *, folder: Path) -> dict:
     data = SETS[cell["dataset"]](folder)
     given = data.given(cell["seed"])
     test, checked, rows = parts(data, cell["checked"], cell["seed"])
+    large = data.kind == "images" and data.rows.shape[1] >= 12
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         options = Options(
@@ -161,6 +187,7 @@ def run_cell(cell: dict, *, folder: Path) -> dict:
             predicted = predictor.predict(files)
         else:
             predicted = predictor.predict(data.rows.iloc[test])
+        network = _network(home / "run", predictor, files, data.truth[test]) if large else {}
         winner = json.loads((home / "run" / "winner.json").read_text())
         audit = pd.read_parquet(home / "run" / "audit.parquet")
         found = _auroc(audit, data, given, rows)
@@ -175,13 +202,31 @@ def run_cell(cell: dict, *, folder: Path) -> dict:
         "parts": {part["name"]: round(part["weight"], 3) for part in winner["parts"]},
         "expected": summary["expected"],
         "candidates": {c["name"]: c["accuracy"] for c in summary["candidates"]},
-        "simple": simple(data, given, test, checked, rows),
+        "simple": simple(data, given, test, checked, rows) | network,
         "auroc": found,
         "cpu_seconds": round(seconds, 1),
         "seconds": round(time.time() - started, 1),
         "versions": versions(),
         "commit": commit(),
     }
+
+
+def _network(run: Path, predictor, files, truth) -> dict[str, float]:
+    """Of the plain network, which the run keeps beside its candidates."""
+    import torch
+
+    from reweigh.app.networks import make_model
+    from reweigh.runs import ModelDescription, RunFile, read
+    from reweigh.training import read_model
+
+    described = read(run / RunFile.NETWORK, ModelDescription)
+    model = make_model(described.network)
+    model.load_state_dict(read_model(run / RunFile.CANDIDATES / "plain"))
+    mean, std = (torch.tensor(v)[:, None, None] for v in (described.mean, described.std))
+    pixels = torch.from_numpy(predictor.encoded(files)).float() / described.peak
+    with torch.no_grad():
+        said = model.eval()((pixels - mean) / std).argmax(1).numpy()
+    return {"network": float((np.array(predictor.classes)[said] == truth).mean())}
 
 
 def _auroc(audit: pd.DataFrame, data: RealSet, given, rows) -> dict[str, float]:

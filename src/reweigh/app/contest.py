@@ -11,6 +11,7 @@ A network is judged on fewer parts of the checked rows where its training is lon
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,8 @@ from .winner_file import KeptPart, save_winner
 FEWEST = 10
 """Fewer checked rows than this cannot judge anything."""
 LONG, VERY_LONG = 200_000, 2_000_000
-"""Examples in all steps of a training; one of an image counts as ten."""
+"""Examples in all steps of a training; an image counts as its numbers divided by `AN_EXAMPLE`."""
+AN_EXAMPLE = 6
 MOST_CLASSES, MOST_FOR_TREES = 300, 30
 """Classes for which plain models are tried at all, and trees, which grow one for each class."""
 QUICK = ("reweigh", "linear_checked", "linear_all")
@@ -110,7 +112,7 @@ class Arena:
             else all_candidates.number_candidates
         )
         trees = prepared.inspected.kind == "table"
-        of_plain = make(self.rows.data, trees=trees, seed=options.seed)
+        of_plain = make(self.rows.data, trees=trees, seed=options.seed, library=options.trees)
         known = {c.name: c for c in [*of_networks, *of_plain]}
         self.candidates: dict[str, Candidate] = {name: known[name] for name in names}
         self.judges = self._judges(options)
@@ -187,7 +189,7 @@ class Arena:
         """Fits for judging a candidate: folds are dealt again only for what is quick."""
         once = len(self.judges.folds[0])
         if name in TITLES:
-            return min(once, network_folds(self.plan, self.prepared.inspected.kind))
+            return min(once, network_folds(self.plan, self.prepared))
         return None if name.startswith("linear") else once
 
     def _kept(self, member: Member, model: Model) -> KeptPart:
@@ -228,9 +230,11 @@ def _members(chosen: str, mixture: Blend | None) -> tuple[Member, ...]:
     return mixture.members
 
 
-def network_folds(plan: Config, kind: str) -> int:
+def network_folds(plan: Config, prepared: Prepared) -> int:
     """On how many parts a network is judged, by the size of its training, not by the clock."""
-    size = plan.steps * plan.batch.size * (10 if kind == "images" else 1)
+    size: float = plan.steps * plan.batch.size
+    if prepared.inspected.kind == "images":
+        size *= math.prod(prepared.inspected.encoder.shape) / AN_EXAMPLE
     return 5 if size <= LONG else 3 if size <= VERY_LONG else 1
 
 

@@ -76,10 +76,6 @@ def inspect_files(options: Options, *, say: Say) -> Inspected:
 
 
 def _tables(options: Options, say: Say) -> Inspected:
-    if options.encoder is not None and options.text is None:
-        raise SettingError(
-            "--encoder is for texts and images; of a table, give the column of its texts: --text COLUMN"
-        )
     marking = tables.parse_condition(options.clean_where) if options.clean_where else None
     opened = {
         role: tables.open_table(path, encoding=options.encoding)
@@ -92,6 +88,12 @@ def _tables(options: Options, say: Say) -> Inspected:
     for note in notes:
         say(note)
     target = _target(options, data)
+    if (image := _image_column(options, data, target)) is not None:
+        return _image_tables(options, opened, target, image, marking, say)
+    if options.encoder is not None and options.text is None:
+        raise SettingError(
+            "--encoder is for texts and images; of a table, give the column of its texts: --text COLUMN"
+        )
     columns = _columns(options, data, target, marking)
     # The cells of suspects are shown in full; of texts only the text is.
     keep = (target, *(columns if options.text is not None else data.columns))
@@ -110,8 +112,7 @@ def _tables(options: Options, say: Say) -> Inspected:
             seed=options.seed,
         )
     labels = scans["data"].labels
-    if labels.missing.all():
-        raise DataError(f"{options.data}: every label in column {target!r} is missing")
+    _check_some(options, target, labels)
     if not scans["data"].sample.num_rows:
         raise DataError(f"{options.data}: no labelled row is left to train on")
     task = tables.decide_task(options.task, labels)
@@ -141,6 +142,11 @@ def _encoder(
     if options.encoder is not None:
         return encoders.open_language_model(options.text, options.encoder)
     return encoders.fit_hashed_texts(scan.sample, options.text)
+
+
+def _check_some(options: Options, target: str, labels: tables.GivenLabels) -> None:
+    if labels.missing.all():
+        raise DataError(f"{options.data}: every label in column {target!r} is missing")
 
 
 def _check_labels(
@@ -206,7 +212,7 @@ def _columns(
 
 
 def _folders(options: Options, say: Say) -> Inspected:
-    for name in ("text", "clean_where", "source"):
+    for name in ("text", "image", "clean_where", "source"):
         if getattr(options, name) is not None:
             raise SettingError(f"{flag(name)} is for tables, and {options.data} has images")
     sources = {}
@@ -224,6 +230,62 @@ def _folders(options: Options, say: Say) -> Inspected:
             labels = tables.LabelScan()
             labels.add_names(folder.names)
             sources[role] = SourceFile(folder, labels.finish(), np.zeros(len(folder), dtype=bool))
+    return Inspected("images", "classes", "folder", sources, _image_encoder(options, sources, say))
+
+
+def _image_column(options: Options, table: tables.Table, target: str) -> str | None:
+    """The column of images that is asked for, or the only one; None if there is none."""
+    if options.text is not None:
+        if options.image is not None:
+            raise SettingError("--image and --text both say what to learn from; expected one")
+        return None
+    found = [c for c in tables.image_columns(table.path) if c not in (target, *options.ignore)]
+    if options.image is None:
+        if len(found) > 1:
+            raise SettingError(
+                f"{table.path} has images in {', '.join(found)}; which to learn from? give --image COLUMN"
+            )
+        return found[0] if found else None
+    table.require(options.image)
+    if options.image not in found:
+        raise DataError(
+            f"{table.path}: column {options.image!r} holds no images; expected bytes of PNG, JPEG or the like"
+        )
+    return options.image
+
+
+def _image_tables(
+    options: Options,
+    opened: Mapping[str, tables.Table],
+    target: str,
+    image: str,
+    marking: tables.Condition | None,
+    say: Say,
+) -> Inspected:
+    """Tables whose rows are images; other columns than the labels are not learnt from."""
+    if options.source is not None:
+        raise SettingError(f"--source is for other tables, and {options.data} has images")
+    sources, scans = {}, {}
+    for role, table in opened.items():
+        table.require(target, image)
+        scan = tables.scan_table(table, target, marking=marking if role == "data" else None)
+        folder = tables.open_image_cells(table.path, image)
+        sources[role], scans[role] = SourceFile(folder, scan.labels, scan.marked), scan
+    _check_some(options, target, scans["data"].labels)
+    if tables.decide_task(options.task, sources["data"].labels) != "classes":
+        raise DataError(
+            f"the labels in column {target!r} are numbers, and images are learnt as classes only; "
+            "give --task classes if they are a few classes"
+        )
+    _check_labels(options, target, "classes", scans, say)
+    say(f"learns from the images in column {image!r}; --ignore {image} for the other columns")
+    encoder = _image_encoder(options, sources, say)
+    return Inspected("images", "classes", target, sources, encoder)
+
+
+def _image_encoder(
+    options: Options, sources: Mapping[str, SourceFile], say: Say
+) -> encoders.ImageEncoder:
     data = sources["data"].files
     assert isinstance(data, tables.ImageFolder), "opened as one"
     if options.encoder is None:
@@ -236,4 +298,4 @@ def _folders(options: Options, say: Say) -> Inspected:
         encoder = encoders.ImageEncoder(backbone_pixels(options.encoder).size, 3)
     colours = "grey" if encoder.channels == 1 else "colour"
     say(f"images are resized to {encoder.size}x{encoder.size}, {colours}")
-    return Inspected("images", "classes", "folder", sources, encoder)
+    return encoder

@@ -65,6 +65,13 @@ class Options:
     text: Annotated[
         str | None, Help("Learn from the texts in this column, in any language.", "COL")
     ] = None
+    image: Annotated[
+        str | None,
+        Help(
+            "Learn from the images in this column (Parquet, Hugging Face); found if there is one.",
+            "COL",
+        ),
+    ] = None
     encoder: Annotated[
         Path | None, Help("A local transformers model for the texts, or for the images.", "DIR")
     ] = None
@@ -155,6 +162,15 @@ class Options:
             panel=None,
         ),
     ] = None
+    trees: Annotated[
+        str,
+        Help(
+            "Whose gradient boosting is tried on tables: scikit-learn, or lightgbm "
+            "(pip install 'reweigh[trees]').",
+            "LIBRARY",
+            panel=None,
+        ),
+    ] = "scikit-learn"
     steps: Annotated[int | None, Help(None, "N", TRAINING, least=1)] = None
     batch: Annotated[int | None, Help(None, "N", TRAINING, least=2)] = None
     learning_rate: Annotated[float | None, Help(None, "X", TRAINING)] = None

@@ -15,7 +15,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..candidates import Fitted, Labels, Places, PlainData, RidgeModel, Rotation, SoftmaxModel
+from ..candidates import (
+    Fitted,
+    Labels,
+    Places,
+    PlainData,
+    RidgeModel,
+    Rotation,
+    SoftmaxModel,
+    even_counts,
+)
 from ..data import Part
 from ..encoders import NgramEncoder, edge_features, fit_ngrams, text_of
 from ..rng import Draws
@@ -69,7 +78,11 @@ def plain_rows(prepared: Prepared, *, seed: int, say: Say) -> PlainRows:
     else:
         features = {name: _dense(part, kind) for name, part in parts.items()}
     given, labels = as_labels(train.targets), as_labels(task.clean.targets)
-    data = PlainData(features, given, labels, len(prepared.classes) or 1)
+    classes = len(prepared.classes) or 1
+    counts = even_counts(given, labels, classes)
+    if counts is not None:
+        say("the classes are lopsided and the checked rows even: plain models weigh classes alike")
+    data = PlainData(features, given, labels, classes, counts)
     return PlainRows(data, FEATURES[kind], sample, ngrams, rotation)
 
 

@@ -117,7 +117,7 @@ class Predictor:
     def _encoded(self, data: Any) -> Iterator[tuple[npt.NDArray[Any], list[str] | None]]:
         """Encoded rows, a piece at a time; and the texts, where they are texts."""
         if isinstance(self.encoder, ImageEncoder):
-            for paths in tables.image_pieces(image_paths(data)):
+            for paths in tables.image_pieces(image_paths(data, self.run.source.image_column)):
                 images, sound = self.encoder.encode(paths)
                 if not all(sound):
                     bad = paths[sound.index(False)]
@@ -161,12 +161,16 @@ def write_predictions(
 def _predictions(predictor: Predictor, data: Path, encoding: str) -> Iterator[tables.Piece]:
     images = isinstance(predictor.encoder, ImageEncoder)
     source: Any = data if images else tables.open_table(data, encoding=encoding)
-    names = image_paths(data) if images else None
+    column = predictor.run.source.image_column
+    names = image_paths(data, column) if images else None
     first = 0
     for predicted in predictor.pieces(source):
         columns: dict[str, Any] = {"index": np.arange(first, first + len(predicted))}
         if names is not None:
-            columns["file"] = [str(path) for path in names[first : first + len(predicted)]]
+            here = names[first : first + len(predicted)]
+            columns["file"] = [
+                getattr(f, "name", "") if isinstance(f, tables.ImageCell) else str(f) for f in here
+            ]
         if predictor.classes:
             columns["predicted"] = [predictor.classes[c] for c in predicted.argmax(1)]
             for k, name in enumerate(predictor.classes):
@@ -179,18 +183,29 @@ def _predictions(predictor: Predictor, data: Path, encoding: str) -> Iterator[ta
         raise DataError(f"{data} has no rows; expected rows to predict for")
 
 
-def image_paths(data: Any) -> Sequence[tables.ImageFile]:
-    """The images of a folder or an archive, one image, or the list given."""
+def image_paths(data: Any, column: str | None = None) -> Sequence[tables.ImageFile]:
+    """The images of a folder, an archive or a column of a table, one image, or the list given."""
     if not isinstance(data, (str, Path)):
         return [Path(entry) for entry in data]
     path = Path(data)
     if not path.exists():
         raise DataError(f"there is no {path}; expected an image or a folder of images")
+    if tables.holds_cells(path):
+        return tables.open_image_cells(path, image_column(path, column)).members
     several = path.is_dir() or tables.is_image_archive(path)
     images = list(tables.list_images(path).values()) if several else [path]
     if not images:
         raise DataError(f"{path} has no images")
     return images
+
+
+def image_column(path: Path, named: str | None = None) -> str:
+    """The column of a table that holds images: `named` if it is there, else the only one."""
+    columns = tables.image_columns(path)
+    if named in columns or len(columns) == 1:
+        return named if named is not None and named in columns else columns[0]
+    what = f"several: {', '.join(columns)}" if columns else "none"
+    raise DataError(f"{path} has no column {named or 'of images'!r} of images, but {what}")
 
 
 def _tables(data: Any, encoder: Encoder, commas: Sequence[str]) -> Iterator[tables.Piece]:

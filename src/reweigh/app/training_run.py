@@ -115,7 +115,7 @@ def _stages(
     once = prepared.judged_on == "test" or prepared.validated
     few = len(prepared.task.clean) < FEWEST and not (prepared.judged_on or prepared.validated)
     judged = () if few or options.method == "reweigh" else names
-    folds = 0 if once else network_folds(plan, prepared.inspected.kind)
+    folds = 0 if once else network_folds(plan, prepared)
     compare = tuple(METHODS) if options.compare else ()
     return stages(plan, judged, folds=folds, compare=compare)
 
@@ -218,6 +218,7 @@ def _describe(
         encoding=options.encoding,
         delimiter=getattr(data, "delimiter", None),
         commas=tuple(sorted(getattr(data, "commas", ()))),
+        image_column=getattr(data, "column", None),
     )
     runs.write(out / RunFile.SOURCE, source)
     if len(prepared.unreadable):

@@ -6,6 +6,7 @@ Read in this order:
     softmax_regression    a linear one (rotation: of very many columns)
     ridge                 a linear one of numbers
     trees                 forests and boosted trees, as arrays
+    light_boosting        boosted trees of LightGBM, as the same arrays
     posterior             the posterior of a label, and the corrected data
     plain                 candidates: a model, the rows it learns, and their labels
     recipes               which of them for which kind of data
@@ -20,9 +21,10 @@ from .softmax_regression import SoftmaxModel, SoftmaxRegression
 from .ridge import Ridge, RidgeModel
 from .rotation import Rotation
 from .trees import Boosting, Forest, TreesModel
+from .light_boosting import LightBoosting
 from .posterior import checked_weight, posterior, posterior_rounds, settle, transitions
-from .plain import PlainCandidate, PlainData, PlainModel, Posteriors
-from .recipes import number_candidates, plain_candidates, plain_names
+from .plain import PlainCandidate, PlainData, PlainModel, Posteriors, even_counts
+from .recipes import BOOSTERS, boosting_of, number_candidates, plain_candidates, plain_names
 from .judging import (
     LEAST,
     Candidate, Folds, Judgement, Model, agreement, confusion, deal, judge, judge_once, log_likelihood, usual_folds,

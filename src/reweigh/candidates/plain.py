@@ -6,6 +6,12 @@ weighted    both; a checked row counts max(1, n / 2m)
 corrected   both, the train rows with the posterior of their labels (posterior.py)
 pruned      both, without the train rows whose given label is not the most probable by that posterior;
             in a regression, without those far from what the checked rows let one expect
+
+Where the checked rows are as many of each class and the data are lopsided, a train row of class c counts
+
+    n / (classes n_c)        of n rows, n_c of which are called c (`even_counts`)
+
+Who checks ten of each class wants each class to be known, however rare it is in the data.
 """
 
 from __future__ import annotations
@@ -15,10 +21,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .learner import Fitted, Labels, Learner, Places, Reals, Rows, as_learnt, one_hot
+from .learner import (
+    Fitted,
+    Labels,
+    Learner,
+    Places,
+    Reals,
+    Rows,
+    are_numbers,
+    as_learnt,
+    one_hot,
+)
 from .posterior import Round, checked_weight, posterior_rounds
 
 FAR = 2.5
+LOPSIDED, FEWEST = 5.0, 3
+"""The largest class beside the smallest, from which on data are lopsided; checked rows of each class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +44,32 @@ class PlainData:
     """features by part, dense: "train", "checked", "test"; labels of the first two; how many classes.
 
     In a regression the labels are numbers, and classes is 1.
+
+    counts   [n] what train rows count; None: 1 each
     """
 
     features: Mapping[str, Rows]
     given: Labels
     labels: Labels
     classes: int
+    counts: Reals | None = None
+
+    def train_counts(self) -> Reals:
+        """[n] what each train row counts, before any is left out."""
+        return np.ones(len(self.given)) if self.counts is None else self.counts
+
+
+def even_counts(given: Labels, labels: Labels, classes: int) -> Reals | None:
+    """[n] what train rows count, if the checked rows are even and the data lopsided; else None."""
+    if are_numbers(labels):
+        return None
+    checked = np.bincount(labels, minlength=classes)
+    train = np.bincount(given, minlength=classes)
+    even = checked.max() - checked.min() <= 1 and checked.min() >= FEWEST
+    if not even or train.max() < LOPSIDED * max(train.min(), 1):
+        return None
+    counts: Reals = (len(given) / (classes * np.maximum(train, 1)))[given]
+    return counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +115,9 @@ def joined(data: PlainData, checked: Places) -> Rows:
     return np.concatenate([data.features["train"], data.features["checked"][checked]])
 
 
-def weights(train: int, checked: int) -> Reals:
-    """What each of so many train rows counts, and then each of so many checked ones."""
-    return np.concatenate([np.ones(train), np.full(checked, checked_weight(train, checked))])
+def weights(train: Reals, checked: int) -> Reals:
+    """What train rows count, and then each of so many checked ones."""
+    return np.concatenate([train, np.full(checked, checked_weight(len(train), checked))])
 
 
 def on_checked(learners: Sequence[Learner]) -> Callable[[PlainData, Places], list[Fitted]]:
@@ -100,7 +138,7 @@ def on_all(learner: Learner) -> Callable[[PlainData, Places], list[Fitted]]:
 
     def fit(data: PlainData, checked: Places) -> list[Fitted]:
         labels = as_learnt(data.given, data.classes)
-        return [learner.fit(data.features["train"], labels, np.ones(len(labels)))]
+        return [learner.fit(data.features["train"], labels, data.train_counts())]
 
     return fit
 
@@ -110,7 +148,9 @@ def on_both(learner: Learner) -> Callable[[PlainData, Places], list[Fitted]]:
 
     def fit(data: PlainData, checked: Places) -> list[Fitted]:
         labels = as_learnt(np.concatenate([data.given, data.labels[checked]]), data.classes)
-        return [learner.fit(joined(data, checked), labels, weights(len(data.given), len(checked)))]
+        return [
+            learner.fit(joined(data, checked), labels, weights(data.train_counts(), len(checked)))
+        ]
 
     return fit
 
@@ -137,7 +177,7 @@ class Posteriors:
                 posterior_rounds(
                     self.learner, self.first, data.features["train"], data.given,
                     data.features["checked"][checked], data.labels[checked],
-                    classes=data.classes, rounds=max(self.stops),
+                    classes=data.classes, rounds=max(self.stops), counts=data.counts,
                 )
             )  # fmt: skip
         return self._kept[key]
@@ -156,7 +196,9 @@ def on_corrected(
     def fit(data: PlainData, checked: Places) -> list[Fitted]:
         q = np.mean([source.rounds(data, checked)[0].q for source in sources], axis=0)
         labels = np.concatenate([q, one_hot(data.labels[checked], data.classes)])
-        return [learner.fit(joined(data, checked), labels, weights(len(data.given), len(checked)))]
+        return [
+            learner.fit(joined(data, checked), labels, weights(data.train_counts(), len(checked)))
+        ]
 
     return fit
 
@@ -171,7 +213,7 @@ def on_pruned(
         kept = np.flatnonzero(q.argmax(1) == data.given)
         rows = np.concatenate([data.features["train"][kept], data.features["checked"][checked]])
         labels = np.concatenate([data.given[kept], data.labels[checked]])
-        counts = weights(len(kept), len(checked))
+        counts = weights(data.train_counts()[kept], len(checked))
         return [learner.fit(rows, one_hot(labels, data.classes), counts)]
 
     return fit
@@ -190,7 +232,7 @@ def on_near(learner: Learner) -> Callable[[PlainData, Places], list[Fitted]]:
         off = np.abs(said - data.given)
         kept = np.flatnonzero(off <= FAR * 1.4826 * np.median(off))
         rows, given = np.concatenate([train[kept], known]), data.given[kept, None]
-        counts = weights(len(kept), len(checked))
+        counts = weights(data.train_counts()[kept], len(checked))
         return [learner.fit(rows, np.concatenate([given, labels]), counts)]
 
     return fit

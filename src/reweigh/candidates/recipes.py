@@ -9,7 +9,9 @@ The names say model and rows: `boosting_corrected` is gradient boosting on the c
 
 from __future__ import annotations
 
+from ..errors import unknown
 from .learner import Learner
+from .light_boosting import LightBoosting, lightgbm
 from .plain import (
     PlainCandidate,
     PlainData,
@@ -63,11 +65,27 @@ def plain_names(*, trees: bool, numbers: bool = False) -> tuple[str, ...]:
     return (*linear, *more) if trees else linear
 
 
-def number_candidates(data: PlainData, *, trees: bool, seed: int = 0) -> list[PlainCandidate]:
+BOOSTERS = ("scikit-learn", "lightgbm")
+"""Whose gradient boosting is tried."""
+
+
+def boosting_of(library: str, *, seed: int) -> Learner:
+    """The gradient boosting of one of BOOSTERS; an error if it is not installed."""
+    if library not in BOOSTERS:
+        raise unknown("library of trees", library, BOOSTERS)
+    if library == "scikit-learn":
+        return Boosting(seed=seed)
+    lightgbm()
+    return LightBoosting(seed=seed)
+
+
+def number_candidates(
+    data: PlainData, *, trees: bool, seed: int = 0, library: str = BOOSTERS[0]
+) -> list[PlainCandidate]:
     """Those of a regression. A number has no posterior here, so there are no corrected data."""
     linear = Ridge()
     firm = tuple(Ridge(strength) for strength in (0.1, *STRENGTHS))
-    forest, boosting = Forest(seed=seed), Boosting(seed=seed)
+    forest, boosting = Forest(seed=seed), boosting_of(library, seed=seed)
     ways: dict[str, tuple[Learner, object]] = {
         "linear_checked": (linear, on_checked(firm)),
         "linear_all": (linear, on_all(linear)),
@@ -87,8 +105,10 @@ def number_candidates(data: PlainData, *, trees: bool, seed: int = 0) -> list[Pl
     return found
 
 
-def plain_candidates(data: PlainData, *, trees: bool, seed: int = 0) -> list[PlainCandidate]:
-    """All of them; `trees`: columns of a table, for which trees are made."""
+def plain_candidates(
+    data: PlainData, *, trees: bool, seed: int = 0, library: str = BOOSTERS[0]
+) -> list[PlainCandidate]:
+    """All of them; `trees`: columns of a table, for which trees are made; `library` is one of BOOSTERS."""
     linear = SoftmaxRegression()
     firm = tuple(SoftmaxRegression(strength) for strength in STRENGTHS)
     by_line = Posteriors(linear, firm[-1 if not trees else 0], (1, 2, 3, 4))
@@ -101,7 +121,7 @@ def plain_candidates(data: PlainData, *, trees: bool, seed: int = 0) -> list[Pla
     ]
     if not trees:
         return made
-    forest, boosting = Forest(seed=seed), Boosting(seed=seed)
+    forest, boosting = Forest(seed=seed), boosting_of(library, seed=seed)
     by_forest = Posteriors(forest, forest, (1,))
     sources = [by_line, by_forest]
     return [

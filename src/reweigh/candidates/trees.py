@@ -174,14 +174,20 @@ class Boosting:
             numbers = HistGradientBoostingRegressor(**settings)
             return _from_boosting(numbers.fit(rows, labels[:, 0], sample_weight=weights), 1)
         booster = HistGradientBoostingClassifier(**settings)
-        row, label = np.nonzero(labels > 0.05)
+        row, label, counts = weighted_rows(labels, weights)
         if len(np.unique(label)) == 1:
-            return _constant(int(label[0]), labels.shape[1])
-        booster.fit(rows[row], label, sample_weight=(weights[:, None] * labels)[row, label])
+            return constant(int(label[0]), labels.shape[1])
+        booster.fit(rows[row], label, sample_weight=counts)
         return _from_boosting(booster, labels.shape[1])
 
 
-def _constant(label: int, classes: int) -> TreesModel:
+def weighted_rows(labels: Reals, weights: Reals) -> tuple[Places, Places, Reals]:
+    """Soft labels as hard ones: of each the row, the class and its weight; shares under 5% are dropped."""
+    row, label = np.nonzero(labels > 0.05)
+    return row, label, (weights[:, None] * labels)[row, label]
+
+
+def constant(label: int, classes: int) -> TreesModel:
     """Where only one class is known: always that one."""
     nothing = np.zeros(1, dtype=np.int64)
     base = np.where(np.arange(classes) == label, 0.0, -np.inf)

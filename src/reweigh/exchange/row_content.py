@@ -21,6 +21,7 @@ from ..tables import (
     is_image_archive,
     label_words,
     numbers,
+    open_image_cells,
     open_images,
     open_table,
 )
@@ -39,10 +40,11 @@ class RowContent:
     def __init__(self, source: RunSource, *, files: bool = False) -> None:
         self.source = source
         if source.kind == "images":
-            if files and is_image_archive(source.data):
+            inside = is_image_archive(source.data) or source.image_column is not None
+            if files and inside:
                 raise DataError(
                     f"the images are inside {source.data}, where other programs cannot open them; "
-                    "unpack it, and train on the folder"
+                    "write them to files, and train on the folder"
                 )
             self.names: tuple[str, ...] = (PATH,)
         elif source.kind == "text":
@@ -56,7 +58,7 @@ class RowContent:
         if self.source.kind == "images":
             files = self._folder.files
             self._check_rows(len(files))
-            self._check_labels(index, [self._folder.names[i] for i in index.tolist()], given)
+            self._check_labels(index, self._image_labels(index), given)
             return pa.table({PATH: pa.array([files[i] for i in index.tolist()], pa.string())})
         source = self.source
         columns = [source.text_column or ""] if source.kind == "text" else list(self.names)
@@ -75,7 +77,15 @@ class RowContent:
 
     @cached_property
     def _folder(self) -> Any:
+        if self.source.image_column is not None:
+            return open_image_cells(self.source.data, self.source.image_column)
         return open_images(self.source.data)
+
+    def _image_labels(self, index: npt.NDArray[np.int64]) -> list[str | None]:
+        if self.source.is_listing:
+            return [self._folder.names[i] for i in index.tolist()]
+        labels = self._rows(index, [self.source.target]).column(0).combine_chunks()
+        return list(label_words(labels).to_pylist())
 
     def _rows(self, index: npt.NDArray[np.int64], columns: list[str]) -> Piece:
         pa = arrow()

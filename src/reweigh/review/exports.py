@@ -114,7 +114,7 @@ def exported_files(run: TrainedRun) -> tuple[Path, ...]:
 
 
 def _is_parquet(source: RunSource) -> bool:
-    if source.kind == "images":
+    if source.is_listing:
         return False
     if is_arrow_folder(source.data):
         return True  # the nearest form that is one file
@@ -128,11 +128,11 @@ def _is_parquet(source: RunSource) -> bool:
 
 
 def _is_json_lines(source: RunSource) -> bool:
-    return source.kind != "images" and source.data.name.lower().endswith(JSON_LINES)
+    return not source.is_listing and source.data.name.lower().endswith(JSON_LINES)
 
 
 def _is_excel(source: RunSource) -> bool:
-    return source.kind != "images" and source.data.name.lower().endswith(EXCEL)
+    return not source.is_listing and source.data.name.lower().endswith(EXCEL)
 
 
 def correct(
@@ -143,7 +143,7 @@ def correct(
     paths: Callable[[], Mapping[str, int]],
 ) -> Corrected:
     """Write the corrected data in their own form; `paths` names the images that change."""
-    if source.kind == "images":
+    if source.is_listing:
         return correct_listing(source, corrections, out, paths=paths())
     if _is_json_lines(source):
         return correct_json_lines(source, corrections, out)

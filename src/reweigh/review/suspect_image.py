@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import DataError
-from ..tables import ZippedImage, image_at
+from ..tables import ImageFile, image_at
 
 AS_IT_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp",
             "MPO": "image/jpeg"}  # fmt: skip
@@ -25,7 +25,7 @@ LONGEST_SIDE = 2_000  # pixels of a converted image
 class Picture:
     """An image file's form and size in pixels."""
 
-    file: Path | ZippedImage
+    file: ImageFile
     form: str
     width: int
     height: int

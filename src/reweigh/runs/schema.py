@@ -27,6 +27,7 @@ class RunSource:
     data           a file; for images a folder
     delimiter      of a text file; None for Parquet, for images, and where nobody noted it
     commas         columns of a text file with decimal commas
+    image_column   of a table whose rows are images
     """
 
     kind: str
@@ -42,6 +43,12 @@ class RunSource:
     encoding: str = "utf-8"
     delimiter: str | None = None
     commas: tuple[str, ...] = ()
+    image_column: str | None = None
+
+    @property
+    def is_listing(self) -> bool:
+        """Whether the rows are files of images, and no table."""
+        return self.kind == "images" and self.image_column is None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

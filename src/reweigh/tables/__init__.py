@@ -7,6 +7,7 @@ Read in this order:
     json_lines, excel, arrow_folder   the same for JSON objects, workbooks, Hugging Face's folders
     decimals   decimal commas, told from the cells
     images   a folder or a zip archive of images with one folder per class
+    image_cells   images in the cells of a table
     labels   the labels of a file: classes, or numbers of a regression
     scan     one pass over a table: all labels, the marked rows, a random sample
 """
@@ -18,8 +19,9 @@ from .cells import (
 )  # fmt: skip
 from .images import (
     ImageFile, ImageFolder, ZippedImage, image_at, image_pieces, is_image_archive, list_images, open_image,
-    open_images,
+    open_image_cells, open_images,
 )  # fmt: skip
+from .image_cells import ImageCell, holds_cells, image_columns
 from .thumbnail import thumbnail
 from .labels import Codes, GivenLabels, LabelScan, decide_task
 from .decimals import with_points

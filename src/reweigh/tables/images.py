@@ -3,7 +3,8 @@
     FOLDER/cat/1.jpg  FOLDER/dog/a/2.png ...     the class is the first folder's name
 
 The listing is sorted, and the position of a file in it, from 0, is its index. A file that cannot be
-decoded keeps its index. Archives are read without unpacking them: see `zipped_images.py`.
+decoded keeps its index. Archives are read without unpacking them: see `zipped_images.py`. Images in the cells
+of a table are listed in the order of its rows: see `image_cells.py`.
 """
 
 import os
@@ -14,6 +15,7 @@ from typing import IO, Any, TypeAlias
 
 from ..errors import DataError
 from ..optional import optional
+from .image_cells import ImageCell, cell_named, holds_cells, image_cells
 from .zipped_images import ZippedImage, is_image_archive, zipped_images
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -21,22 +23,24 @@ PIECE_FILES = 256
 PIXELS = 80_000_000
 """An image with more pixels is taken for a decompression bomb."""
 
-ImageFile: TypeAlias = Path | ZippedImage
+ImageFile: TypeAlias = Path | ZippedImage | ImageCell
 
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """`files` [n] relative to `path`, with `/`, sorted; `names` [n] their classes.
+    """`files` [n] relative to `path`, with `/`, sorted; `names` [n] their classes, if folders tell them.
 
     nameless    files left out, since their names are not UTF-8; escaped
-    members     of an archive: where each of `files` is in it
+    members     of an archive or a table: where each of `files` is in it
+    column      of a table: the one with the images
     """
 
     path: Path
     files: tuple[str, ...]
     names: tuple[str, ...]
     nameless: tuple[str, ...] = ()
-    members: tuple[ZippedImage, ...] = ()
+    members: tuple[ZippedImage, ...] | tuple[ImageCell, ...] = ()
+    column: str | None = None
 
     def __len__(self) -> int:
         return len(self.files)
@@ -49,6 +53,8 @@ class ImageFolder:
     @property
     def read_from(self) -> Sequence[Path]:
         """All files that are read."""
+        if self.column is not None and self.path.is_dir():
+            return sorted(file for file in self.path.iterdir() if file.is_file())
         return [self.path] if self.members else [self.path / name for name in self.files]
 
     def pieces(self) -> Iterator[list[ImageFile]]:
@@ -84,6 +90,12 @@ def open_images(path: str | Path) -> ImageFolder:
     return ImageFolder(path, tuple(inside), classes, tuple(nameless), members)
 
 
+def open_image_cells(path: Path, column: str) -> ImageFolder:
+    """The images in a column of a table, in the order of its rows."""
+    cells = tuple(image_cells(path, column))
+    return ImageFolder(path, tuple(cell.name for cell in cells), (), (), cells, column)
+
+
 def list_images(path: Path) -> dict[str, ImageFile]:
     """Every image below a folder or in an archive, by its relative path, sorted.
 
@@ -96,7 +108,9 @@ def list_images(path: Path) -> dict[str, ImageFile]:
 
 
 def image_at(data: Path, name: str) -> ImageFile | None:
-    """The image that `name` is in a folder or an archive; None if it is gone, or lies outside."""
+    """The image that `name` is in a folder, an archive or a table; None if it is gone, or lies outside."""
+    if holds_cells(data):
+        return cell_named(data, name)
     if is_image_archive(data):
         return zipped_images(data, SUFFIXES).get(name)
     try:
@@ -135,7 +149,9 @@ def open_image(file: ImageFile | IO[bytes]) -> Any:
     pillow: Any = optional("PIL.Image", package="pillow", needed_for="reading images")
     upright = optional("PIL.ImageOps", package="pillow", needed_for="reading images")
     try:
-        with pillow.open(file.open() if isinstance(file, ZippedImage) else file) as image:
+        with pillow.open(
+            file.open() if isinstance(file, (ZippedImage, ImageCell)) else file
+        ) as image:
             if image.width * image.height > PIXELS:
                 return None
             image.load()

@@ -413,6 +413,8 @@ class AuditRow:
     flag              whether it is flagged at the false-alarm rate FALSE_ALARMS
     flagged_from      the smallest false-alarm rate at which it is flagged
     source            where the label comes from: the cell of the column --source
+    against_share     the share of its steps in which the model was against the label: it gave the other
+                      classes more than half of the probability; None where nobody knows
 
     All from p_wrong on are None where nothing is known: a regression, very few checked rows, runs of
     earlier versions, rows beyond those that plain models learn.
@@ -432,6 +434,7 @@ class AuditRow:
     flag: bool | None = field(default=None, kw_only=True)
     flagged_from: float | None = field(default=None, kw_only=True)
     source: str | None = field(default=None, kw_only=True)
+    against_share: float | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

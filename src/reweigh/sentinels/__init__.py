@@ -4,6 +4,9 @@ Read in this order:
 
     witnesses    models that say of a row what its class may be, fitted without that row
     joint        how often each class is called each name, with intervals
+    evidence     what is said of a row under a label
+    combination  one probability from all of it, learnt with little freedom
+    judgements   what is said of labels, and of all of them together
     suspicion    the probability that a label is wrong, calibrated by rows whose truth is known
     contradictions   checked rows that the others contradict
     flags        as many labels as can be flagged at a rate of false alarms
@@ -14,9 +17,10 @@ Read in this order:
 from .contradictions import Contradictions, contradictions
 from .flags import flagged_from, needed, p_values, right_share
 from .joint import Joint, Mixing, estimate_joint
+from .judgements import LabelJudgement, Sentinels, Suspicion
 from .repairs import KEEP, RELABEL, SET_ASIDE, Policy, RightLabels, right_labels
 from .sources import SourceRate, source_rates
-from .suspicion import LabelJudgement, Sentinels, Suspicion, hear_witnesses, judge_labels, suspect
+from .suspicion import hear_witnesses, judge_labels, suspect
 from .witnesses import Testimony, usual_witnesses
 
 __all__ = [

@@ -25,13 +25,19 @@ FAR = 2.5
 class PlainData:
     """features by part, dense: "train", "checked", "test"; labels of the first two; how many classes.
 
-    In a regression the labels are numbers, and classes is 1.
+    In a regression the labels are numbers, and classes is 1. `counts` [n]: what each train row counts, in
+    the mean 1, as where its label's source is known; None: 1 each.
     """
 
     features: Mapping[str, Rows]
     given: Labels
     labels: Labels
     classes: int
+    counts: Reals | None = None
+
+    def row_counts(self) -> Reals:
+        """[n]."""
+        return np.ones(len(self.given)) if self.counts is None else self.counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +83,9 @@ def joined(data: PlainData, checked: Places) -> Rows:
     return np.concatenate([data.features["train"], data.features["checked"][checked]])
 
 
-def weights(train: int, checked: int) -> Reals:
-    """What each of so many train rows counts, and then each of so many checked ones."""
-    return np.concatenate([np.ones(train), np.full(checked, checked_weight(train, checked))])
+def weights(counts: Reals, checked: int) -> Reals:
+    """What train rows with these counts count, and then each of so many checked ones."""
+    return np.concatenate([counts, np.full(checked, checked_weight(len(counts), checked))])
 
 
 def on_checked(learners: Sequence[Learner]) -> Callable[[PlainData, Places], list[Fitted]]:
@@ -100,7 +106,7 @@ def on_all(learner: Learner) -> Callable[[PlainData, Places], list[Fitted]]:
 
     def fit(data: PlainData, checked: Places) -> list[Fitted]:
         labels = as_learnt(data.given, data.classes)
-        return [learner.fit(data.features["train"], labels, np.ones(len(labels)))]
+        return [learner.fit(data.features["train"], labels, data.row_counts())]
 
     return fit
 
@@ -110,7 +116,9 @@ def on_both(learner: Learner) -> Callable[[PlainData, Places], list[Fitted]]:
 
     def fit(data: PlainData, checked: Places) -> list[Fitted]:
         labels = as_learnt(np.concatenate([data.given, data.labels[checked]]), data.classes)
-        return [learner.fit(joined(data, checked), labels, weights(len(data.given), len(checked)))]
+        return [
+            learner.fit(joined(data, checked), labels, weights(data.row_counts(), len(checked)))
+        ]
 
     return fit
 
@@ -137,7 +145,7 @@ class Posteriors:
                 posterior_rounds(
                     self.learner, self.first, data.features["train"], data.given,
                     data.features["checked"][checked], data.labels[checked],
-                    classes=data.classes, rounds=max(self.stops),
+                    classes=data.classes, rounds=max(self.stops), counts=data.counts,
                 )
             )  # fmt: skip
         return self._kept[key]
@@ -156,7 +164,9 @@ def on_corrected(
     def fit(data: PlainData, checked: Places) -> list[Fitted]:
         q = np.mean([source.rounds(data, checked)[0].q for source in sources], axis=0)
         labels = np.concatenate([q, one_hot(data.labels[checked], data.classes)])
-        return [learner.fit(joined(data, checked), labels, weights(len(data.given), len(checked)))]
+        return [
+            learner.fit(joined(data, checked), labels, weights(data.row_counts(), len(checked)))
+        ]
 
     return fit
 
@@ -171,7 +181,7 @@ def on_pruned(
         kept = np.flatnonzero(q.argmax(1) == data.given)
         rows = np.concatenate([data.features["train"][kept], data.features["checked"][checked]])
         labels = np.concatenate([data.given[kept], data.labels[checked]])
-        counts = weights(len(kept), len(checked))
+        counts = weights(data.row_counts()[kept], len(checked))
         return [learner.fit(rows, one_hot(labels, data.classes), counts)]
 
     return fit
@@ -190,7 +200,7 @@ def on_near(learner: Learner) -> Callable[[PlainData, Places], list[Fitted]]:
         off = np.abs(said - data.given)
         kept = np.flatnonzero(off <= FAR * 1.4826 * np.median(off))
         rows, given = np.concatenate([train[kept], known]), data.given[kept, None]
-        counts = weights(len(kept), len(checked))
+        counts = weights(data.row_counts()[kept], len(checked))
         return [learner.fit(rows, np.concatenate([given, labels]), counts)]
 
     return fit

@@ -83,8 +83,11 @@ def posterior_rounds(
     *,
     classes: int,
     rounds: int,
+    counts: Reals | None = None,
 ) -> Iterator[Round]:
     """Round after round; each learns from the one before. `first` learns from the checked rows.
+
+    counts    [n] what each train row counts; 1 each without
 
     What a model says of rows it has learnt stands for what it says of others, so for more than one
     round the learner must be held back by a penalty, as a regression is: a forest repeats its labels.
@@ -93,7 +96,8 @@ def posterior_rounds(
     known = one_hot(labels, classes)
     joined = np.concatenate([train, checked])
     n, m = len(given), len(labels)
-    weights = np.concatenate([np.ones(n), np.full(m, checked_weight(n, m))])
+    counts = np.ones(n) if counts is None else counts
+    weights = np.concatenate([counts, np.full(m, checked_weight(n, m))])
     p = first.fit(checked, known, np.ones(m)).probabilities(train)
     model: Fitted | None = None
     for number in range(rounds):

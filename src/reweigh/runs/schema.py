@@ -236,11 +236,15 @@ class PairErrors:
 
 @dataclass(frozen=True)
 class SourceErrors:
-    """Of the labels from one source: the share of wrong ones, drawn to the others' where rows are few."""
+    """Of the labels from one source: the share of wrong ones, drawn to the others' where rows are few.
+
+    weight    what a row of it counts in plain models, in the mean 1; None without --weigh-sources
+    """
 
     source: str
     rows: int
     wrong: Estimate
+    weight: float | None = None
 
 
 @dataclass(frozen=True)

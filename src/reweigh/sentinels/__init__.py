@@ -19,13 +19,13 @@ from .flags import flagged_from, needed, p_values, right_share
 from .joint import Joint, Mixing, estimate_joint
 from .judgements import LabelJudgement, Sentinels, Suspicion
 from .repairs import KEEP, RELABEL, SET_ASIDE, Policy, RightLabels, right_labels
-from .sources import SourceRate, source_rates
+from .sources import SourceRate, source_rates, source_weights
 from .suspicion import hear_witnesses, judge_labels, suspect
 from .witnesses import Testimony, usual_witnesses
 
 __all__ = [
     "KEEP", "RELABEL", "SET_ASIDE", "Contradictions", "Joint", "LabelJudgement", "Mixing", "Policy", "RightLabels",
     "Sentinels", "SourceRate", "Suspicion", "Testimony", "contradictions", "estimate_joint", "flagged_from",
-    "hear_witnesses", "judge_labels", "needed", "p_values", "right_labels", "right_share", "source_rates", "suspect",
+    "hear_witnesses", "judge_labels", "needed", "p_values", "right_labels", "right_share", "source_rates", "source_weights", "suspect",
     "usual_witnesses",
 ]  # fmt: skip

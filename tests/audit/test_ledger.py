@@ -188,7 +188,13 @@ def test_the_order_of_records_changes_no_bit_of_the_sums():
     records = batches()
     shuffled = random.Random(0).sample(records, len(records))
     one, other = recorded(records).table(), recorded(shuffled).table()
-    for name in ("seen", "mean_weight", "zero_share", "mean_loss", "against_share"):  # the others look at the time
+    for name in (
+        "seen",
+        "mean_weight",
+        "zero_share",
+        "mean_loss",
+        "against_share",
+    ):  # the others look at the time
         np.testing.assert_array_equal(one[name], other[name], err_msg=name)
 
 

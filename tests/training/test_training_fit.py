@@ -128,9 +128,7 @@ def test_the_ledger_is_the_main_phase_alone():
 def test_the_ledger_counts_how_often_the_model_was_against_a_label():
     """Beside the probabilities of a loop written out; with two classes these are other predictions."""
     task = table_task(lambda rows: (rows[:, 0] > 0.3).long(), clean=10)
-    config = tiny_config(
-        "uniform", drops=(), optimizer=Optimizer(learning_rate=0.05, momentum=0.5)
-    )
+    config = tiny_config("uniform", drops=(), optimizer=Optimizer(learning_rate=0.05, momentum=0.5))
     found = fit(lambda: nn.Linear(5, 2), task, config).ledger.table()
     torch.manual_seed(config.seed)
     model, o = nn.Linear(5, 2), config.optimizer

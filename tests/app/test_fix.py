@@ -170,3 +170,26 @@ def test_weights_of_sources_need_sources(run, tmp_path):
     options = replace(read(run / "run" / "options.json", Options), weigh_sources=True, source=None)
     with pytest.raises(SettingError, match="expected --source"):
         train(options, tmp_path / "run")
+
+
+def test_checked_rows_are_found_among_the_data_by_their_content_or_it_is_said_that_they_are_not(
+    run, tmp_path
+):
+    labels = read(run / "run" / "summary.json", RunSummary).labels
+    assert (labels.pairs_known, labels.pairs_found) == (True, 120)
+    assert not any("not known" in note for note in label_notes(run / "run", 0.1))
+    given = pd.read_csv(run / "rows.csv")
+    elsewhere = table(200, 7)[0].assign(who="ann")
+    few = pd.concat([pd.read_csv(run / "checked.csv").head(7), elsewhere.head(60)])
+    few.to_csv(tmp_path / "few.csv", index=False)
+    given.to_csv(tmp_path / "rows.csv", index=False)
+    options = replace(
+        read(run / "run" / "options.json", Options), data=tmp_path / "rows.csv",
+        clean=tmp_path / "few.csv", steps=5,
+    )  # fmt: skip
+    train(options, tmp_path / "run")
+    labels = read(tmp_path / "run" / "summary.json", RunSummary).labels
+    assert (labels.pairs_known, labels.pairs_found) == (False, 7)
+    said = "only 7 of them are among the data, and 20 are needed"
+    assert any(said in note for note in label_notes(tmp_path / "run", 0.1))
+    assert said in write_report(tmp_path / "run").read_text(encoding="utf-8")

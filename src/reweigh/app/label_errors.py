@@ -18,7 +18,7 @@ from ..runs import (
     RunFile,
     SourceErrors,
 )
-from ..sentinels import LabelJudgement, Sentinels, source_weights
+from ..sentinels import FEWEST_PAIRS, LabelJudgement, Sentinels, source_weights
 from .label_doubts import LabelDoubts
 from .label_sources import LabelSources
 from .preparation import Prepared
@@ -43,6 +43,8 @@ def label_errors(
     return LabelErrors(
         checked=len(np.unique(found.sentinels.row)),
         pairs_known=found.by_pairs,
+        pairs_found=int((prepared.checked_given[prepared.task.clean.ids.numpy()] >= 0).sum()),
+        pairs_needed=FEWEST_PAIRS,
         wrong=found.joint.errors(),
         right_share=found.right_share,
         flagged=int((doubts.flagged_from <= FALSE_ALARMS).sum()),

@@ -264,6 +264,7 @@ class LabelErrors:
     """How many labels are wrong, and how far that is known.
 
     checked       rows that judged;  pairs_known  whether the labels they had in the data are known
+    pairs_found   checked rows that were found among the data; pairs_needed for these labels to be counted
     wrong         share of wrong labels
     right_share   of right labels, as flags reckon with it (rather too many)
     flagged       rows flagged at FALSE_ALARMS
@@ -282,6 +283,22 @@ class LabelErrors:
     calibration: tuple[CalibrationBin, ...]
     error: float
     sources: tuple[SourceErrors, ...] = ()
+    pairs_found: int = 0
+    pairs_needed: int = 20
+
+    def pairs_told(self, rows: str = "rows") -> str:
+        """One sentence: how the number of wrong labels is known."""
+        if self.pairs_known:
+            return (
+                f"{self.pairs_found:,} checked {rows} are among the data, so the labels they had there "
+                "were counted."
+            )
+        found = f"only {self.pairs_found:,}" if self.pairs_found else "none"
+        return (
+            f"The labels that checked {rows} were given are not known: {found} of them are among the data, "
+            f"and {self.pairs_needed} are needed. So this supposes that errors depend on the true class "
+            f"alone; where they depend on the {rows}, there can be far more of them than the interval says."
+        )
 
     def needed(self, false_alarms: float) -> int:
         """Checked rows it takes to flag all wrong labels at this rate, at least."""

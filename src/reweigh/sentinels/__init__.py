@@ -20,11 +20,11 @@ from .joint import Joint, Mixing, estimate_joint
 from .judgements import LabelJudgement, Sentinels, Suspicion
 from .repairs import KEEP, RELABEL, SET_ASIDE, Policy, RightLabels, right_labels
 from .sources import SourceRate, source_rates, source_weights
-from .suspicion import hear_witnesses, judge_labels, suspect
+from .suspicion import FEWEST_PAIRS, hear_witnesses, judge_labels, suspect
 from .witnesses import Testimony, usual_witnesses
 
 __all__ = [
-    "KEEP", "RELABEL", "SET_ASIDE", "Contradictions", "Joint", "LabelJudgement", "Mixing", "Policy", "RightLabels",
+    "FEWEST_PAIRS", "KEEP", "RELABEL", "SET_ASIDE", "Contradictions", "Joint", "LabelJudgement", "Mixing", "Policy", "RightLabels",
     "Sentinels", "SourceRate", "Suspicion", "Testimony", "contradictions", "estimate_joint", "flagged_from",
     "hear_witnesses", "judge_labels", "needed", "p_values", "right_labels", "right_share", "source_rates", "source_weights", "suspect",
     "usual_witnesses",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from reweigh.app import Options, label_notes, plan_fix, train
+from reweigh.app import Options, Signs, label_notes, plan_fix, train
 from reweigh.errors import DataError, ReweighError, SettingError
 from reweigh.report import write_report
 from reweigh.review import write_fixed
@@ -144,3 +145,51 @@ def test_the_report_says_how_many_labels_are_wrong_and_whose(run):
     assert "By source" in page
     assert ">bob<" in page
     assert "reweigh fix run" in page
+
+
+def test_sources_that_are_often_wrong_count_less_if_asked_for(run, tmp_path):
+    options = replace(read(run / "run" / "options.json", Options), weigh_sources=True, steps=5)
+    said = []
+    train(options, tmp_path / "run", Signs(say=said.append))
+    bob, ann = read(tmp_path / "run" / "summary.json", RunSummary).labels.sources
+    assert (bob.source, ann.source) == ("bob", "ann")
+    beyond = [1 - each.wrong.share * 3 / 2 for each in (bob, ann)]  # of three classes
+    assert bob.weight / ann.weight == pytest.approx(beyond[0] / beyond[1])
+    assert bob.weight < 0.8 < 1 < ann.weight
+    assert (bob.rows * bob.weight + ann.rows * ann.weight) / 480 == pytest.approx(1)
+    assert f"a row counts {bob.weight:.2f} to {ann.weight:.2f}, by its source" in said
+    page = write_report(tmp_path / "run").read_text(encoding="utf-8")
+    assert f"counts {bob.weight:.2f}" in page
+    assert "what a row of it counted" in page
+    # Without the option nothing is said of weights.
+    assert read(run / "run" / "summary.json", RunSummary).labels.sources[0].weight is None
+    assert "what a row of it counted" not in write_report(run / "run").read_text(encoding="utf-8")
+
+
+def test_weights_of_sources_need_sources(run, tmp_path):
+    options = replace(read(run / "run" / "options.json", Options), weigh_sources=True, source=None)
+    with pytest.raises(SettingError, match="expected --source"):
+        train(options, tmp_path / "run")
+
+
+def test_checked_rows_are_found_among_the_data_by_their_content_or_it_is_said_that_they_are_not(
+    run, tmp_path
+):
+    labels = read(run / "run" / "summary.json", RunSummary).labels
+    assert (labels.pairs_known, labels.pairs_found) == (True, 120)
+    assert not any("not known" in note for note in label_notes(run / "run", 0.1))
+    given = pd.read_csv(run / "rows.csv")
+    elsewhere = table(200, 7)[0].assign(who="ann")
+    few = pd.concat([pd.read_csv(run / "checked.csv").head(7), elsewhere.head(60)])
+    few.to_csv(tmp_path / "few.csv", index=False)
+    given.to_csv(tmp_path / "rows.csv", index=False)
+    options = replace(
+        read(run / "run" / "options.json", Options), data=tmp_path / "rows.csv",
+        clean=tmp_path / "few.csv", steps=5,
+    )  # fmt: skip
+    train(options, tmp_path / "run")
+    labels = read(tmp_path / "run" / "summary.json", RunSummary).labels
+    assert (labels.pairs_known, labels.pairs_found) == (False, 7)
+    said = "only 7 of them are among the data, and 20 are needed"
+    assert any(said in note for note in label_notes(tmp_path / "run", 0.1))
+    assert said in write_report(tmp_path / "run").read_text(encoding="utf-8")

@@ -24,15 +24,22 @@ def batches(count=40, *, seed=0, size=6):
         weights[torch.from_numpy(rng.random(size) < 0.4)] = 0
         scores = torch.from_numpy(rng.normal(size=size).astype(np.float32))
         losses = torch.from_numpy(rng.exponential(size=size).astype(np.float32))
-        found.append((ids, weights, scores, losses))
+        against = torch.from_numpy(rng.random(size) < 0.3)
+        found.append((ids, weights, scores, losses, against))
     return found
 
 
 def recorded(records, **options):
     ledger = Ledger(N, half_life=HALF_LIFE, **options)
-    for ids, weights, scores, losses in records:
-        ledger.record(ids, weights, scores, losses)
+    for record in records:
+        add(ledger, record)
     return ledger
+
+
+def add(ledger, record, rows=slice(None)):
+    """Some rows of a batch."""
+    ids, weights, scores, losses, against = (values[rows] for values in record)
+    ledger.record(ids, weights, scores, losses, against=against, shared_by=len(record[0]))
 
 
 def naive(records):
@@ -40,9 +47,9 @@ def naive(records):
     table = {name: [] for name in COLUMNS if name not in ("index", "given_label")}
     for example in range(N):
         visits = [
-            (t, float(w) * len(ids), float(s), float(f))
-            for t, (ids, ws, ss, fs) in enumerate(records)
-            for i, w, s, f in zip(ids.tolist(), ws, ss, fs, strict=True)
+            (t, float(w) * len(ids), float(s), float(f), bool(a))
+            for t, (ids, ws, ss, fs, others) in enumerate(records)
+            for i, w, s, f, a in zip(ids.tolist(), ws, ss, fs, others, strict=True)
             if i == example
         ]
         table["seen"].append(len(visits))
@@ -51,14 +58,15 @@ def naive(records):
                 table[name].append(math.nan)
             continue
         recency = [2 ** (t / HALF_LIFE) for t, *_ in visits]
-        us = [u for _, u, _, _ in visits]
+        us = [u for _, u, *_ in visits]
         table["mean_weight"].append(sum(us) / len(us))
         table["zero_share"].append(sum(u == 0 for u in us) / len(us))
         table["average_weight"].append(
             sum(g * u for g, u in zip(recency, us, strict=True)) / sum(recency)
         )
-        table["mean_loss"].append(sum(f for *_, f in visits) / len(visits))
-        last = [s for t, _, s, _ in visits if t == visits[-1][0]]
+        table["mean_loss"].append(sum(f for *_, f, _ in visits) / len(visits))
+        table["against_share"].append(sum(a for *_, a in visits) / len(visits))
+        last = [s for t, _, s, *_ in visits if t == visits[-1][0]]
         table["last_score"].append(max(last))
     return table
 
@@ -109,11 +117,10 @@ def shared_out(records, ranks=3):
     """One ledger of all records, and one of each process that had its share of every batch."""
     whole = Ledger(N, half_life=HALF_LIFE)
     parts = [Ledger(N, half_life=HALF_LIFE) for _ in range(ranks)]
-    for ids, weights, scores, losses in records:
-        whole.record(ids, weights, scores, losses)
+    for record in records:
+        add(whole, record)
         for rank, part in enumerate(parts):
-            rows = slice(rank, None, ranks)
-            part.record(ids[rows], weights[rows], scores[rows], losses[rows], shared_by=len(ids))
+            add(part, record, slice(rank, None, ranks))
     return whole, parts
 
 
@@ -140,10 +147,9 @@ def test_a_run_merged_in_the_middle_ends_with_the_same_bytes():
     _, (first, second, third) = shared_out(records[:90])
     merged = first.merge(second).merge(third)
     going_on = [merged, merged.like(), merged.like()]  # one process goes on with it
-    for ids, weights, scores, losses in records[90:]:
+    for record in records[90:]:
         for rank, part in enumerate(going_on):
-            rows = slice(rank, None, 3)
-            part.record(ids[rows], weights[rows], scores[rows], losses[rows], shared_by=len(ids))
+            add(part, record, slice(rank, None, 3))
     assert raw(going_on[2].merge(going_on[0]).merge(going_on[1])) == raw(whole)
 
 
@@ -182,7 +188,13 @@ def test_the_order_of_records_changes_no_bit_of_the_sums():
     records = batches()
     shuffled = random.Random(0).sample(records, len(records))
     one, other = recorded(records).table(), recorded(shuffled).table()
-    for name in ("seen", "mean_weight", "zero_share", "mean_loss"):  # the others look at the time
+    for name in (
+        "seen",
+        "mean_weight",
+        "zero_share",
+        "mean_loss",
+        "against_share",
+    ):  # the others look at the time
         np.testing.assert_array_equal(one[name], other[name], err_msg=name)
 
 
@@ -192,7 +204,7 @@ def test_it_goes_on_from_a_saved_state():
     resumed = Ledger(N, half_life=HALF_LIFE)
     resumed.load_state_dict(half.state_dict())
     for record in records[17:]:
-        resumed.record(*record)
+        add(resumed, record)
     assert_states_equal(resumed, recorded(records))
 
 
@@ -203,6 +215,33 @@ def test_losses_and_scores_are_optional():
     assert np.isnan(ledger.table()["last_score"]).all()
     ledger.record(torch.tensor([0]), torch.tensor([1.0]), losses=torch.tensor([3.0]))
     assert ledger.table()["mean_loss"][0] == 3.0
+
+
+def test_nobody_knows_whether_a_model_was_against_a_label_once_a_record_did_not_say():
+    ledger = Ledger(3)
+    pair, halves = torch.tensor([0, 1]), torch.tensor([0.5, 0.5])
+    ledger.record(pair, halves, against=torch.tensor([True, False]))
+    np.testing.assert_array_equal(ledger.table()["against_share"], [1.0, 0.0, np.nan])
+    ledger.record(torch.tensor([1]), torch.tensor([1.0]))
+    np.testing.assert_array_equal(ledger.table()["against_share"], [1.0, np.nan, np.nan])
+    ledger.record(torch.tensor([0, 1]), halves, against=torch.tensor([False, True]))
+    np.testing.assert_array_equal(ledger.table()["against_share"], [0.5, np.nan, np.nan])
+
+
+def test_states_and_files_of_earlier_versions_do_not_know_it_and_are_read(tmp_path):
+    ledger = recorded(batches())
+    state = ledger.state_dict()
+    state["totals"] = torch.cat([state["totals"][:, :7], state["totals"][:, 8:]], dim=1)
+    old = Ledger(N, half_life=HALF_LIFE)
+    old.load_state_dict(state)
+    path = tmp_path / "weights.parquet"
+    import pandas
+
+    pandas.DataFrame(ledger.table()).drop(columns="against_share").to_parquet(path)
+    for table in (old.table(), read_ledger(path).table()):
+        assert np.isnan(table["against_share"]).all()
+        for name in set(COLUMNS) - {"given_label", "against_share"}:
+            np.testing.assert_array_equal(table[name], ledger.table()[name], err_msg=name)
 
 
 def test_the_parquet_file_holds_the_table(tmp_path):

@@ -12,8 +12,10 @@ from reweigh.sentinels import (
     SET_ASIDE,
     LabelJudgement,
     Policy,
+    SourceRate,
     right_labels,
     source_rates,
+    source_weights,
     suspect,
 )
 
@@ -105,3 +107,15 @@ def test_sources_that_do_not_differ_have_one_rate():
     wrong = (draw.random(1200) < 0.2).astype(float)
     found = source_rates(wrong, source, 30)
     assert np.ptp(found.rate) < 0.4 * np.ptp(found.own)
+
+
+def test_a_source_counts_what_its_labels_say_beyond_chance():
+    """Of four classes, labels drawn at random are wrong in three quarters."""
+    rows = np.array([100, 300, 100])
+    rates = SourceRate(rows, np.array([0.0, 0.3, 0.9]), *(np.zeros(3) for _ in range(3)))
+    found = source_weights(rates, 4)
+    said = np.array([1.0, 1 - 0.4, 0.0])
+    np.testing.assert_allclose(found, said / np.average(said, weights=rows))
+    assert np.average(found, weights=rows) == pytest.approx(1)
+    nothing = SourceRate(rows, np.full(3, 0.8), *(np.zeros(3) for _ in range(3)))
+    assert source_weights(nothing, 4).tolist() == [1, 1, 1]

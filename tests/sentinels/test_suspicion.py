@@ -8,7 +8,8 @@ from sklearn.metrics import roc_auc_score
 
 from reweigh.candidates import PlainData
 from reweigh.sentinels import Mixing, estimate_joint, suspect
-from reweigh.sentinels.suspicion import PENALTY, fit_logistic
+from reweigh.sentinels.combination import fit_logistic
+from reweigh.sentinels.evidence import SMOOTH, Evidence, tempered
 
 TRANSITION = np.array([[0.7, 0.3, 0.0], [0.05, 0.9, 0.05], [0.2, 0.0, 0.8]])
 
@@ -90,20 +91,104 @@ def test_the_joint_is_exact_where_the_classes_are_told_apart():
     np.testing.assert_allclose(found.shares, counts, atol=0.01)
 
 
-def test_the_fit_is_the_minimum_of_its_objective():
+USUAL, PULL = np.array([0.5, 0.2, 0.3]), np.array([3.0, 1.0, 1.0])
+
+
+def test_the_fit_is_the_minimum_of_its_objective_among_coefficients_that_are_not_negative():
     draw = np.random.default_rng(0)
     evidence, weights = draw.normal(size=(80, 3)), draw.random(80)
-    wrong = (draw.random(80) < 1 / (1 + np.exp(-evidence[:, 1]))).astype(float)
+    for sign in (1, -1):  # the second time the data speak against the second coefficient
+        wrong = (draw.random(80) < 1 / (1 + np.exp(-sign * 2 * evidence[:, 1]))).astype(float)
 
-    def objective(beta):
-        z = beta[0] + evidence @ beta[1:]
-        losses = np.log1p(np.exp(z)) - wrong * z
-        usual = np.array([0, 0.5, 0.2, 0.3])
-        pull = np.array([0.1, PENALTY, PENALTY, PENALTY])
-        return (weights * losses).sum() + (pull * (beta - usual) ** 2).sum() / 2
+        def objective(beta, wrong=wrong):
+            z = beta[0] + evidence @ beta[1:]
+            losses = np.log1p(np.exp(z)) - wrong * z
+            away = beta - np.array([0, *USUAL])
+            return (weights * losses).sum() + (np.array([0.1, *PULL]) * away**2).sum() / 2
 
-    found = fit_logistic(evidence, wrong, weights, np.array([0.5, 0.2, 0.3]))
-    best = objective(found)
-    for direction in np.eye(4):
-        for step in (-1e-3, 1e-3):
-            assert objective(found + step * direction) > best
+        found = fit_logistic(evidence, wrong, weights, USUAL, PULL)
+        best = objective(found)
+        assert (found[1:] >= 0).all()
+        assert (found[2] == 0) == (sign == -1)
+        for direction in np.eye(4):
+            for step in (-1e-3, 1e-3):
+                if (found + step * direction)[1:].min() >= 0:
+                    assert objective(found + step * direction) > best
+
+
+def test_evidence_is_that_of_its_definition():
+    draw = np.random.default_rng(1)
+    said = {name: draw.dirichlet(np.ones(4), 6) for name in ("a", "b")}
+    p, turned = draw.dirichlet(np.ones(4), 6), draw.dirichlet(np.ones(4), (2, 4))
+    folds, rows, labels = (
+        np.array([0, 1, 0, 1, 0, 1]),
+        np.array([5, 0, 0, 3]),
+        np.array([1, 2, 3, 0]),
+    )
+    found = Evidence.of(said, p, turned, folds, rows, labels)
+    for k, (row, g) in enumerate(zip(rows, labels, strict=True)):
+        q = p[row] * turned[folds[row]][:, g]
+        q /= q.sum()
+        assert found.values[k, 0] == pytest.approx(np.log((1 - q[g]) / q[g]))
+        others = [c for c in range(4) if c != g]
+        smooth = {name: (each[row] + SMOOTH) / (1 + 4 * SMOOTH) for name, each in said.items()}
+        for column, each in enumerate(smooth.values(), start=1):
+            margin = np.log(max(each[c] for c in others) / each[g])
+            assert found.values[k, column] == pytest.approx(margin)
+        mean = np.mean(list(smooth.values()), axis=0)
+        best = max(others, key=lambda c: mean[c])
+        part = mean[best] / mean[others].sum()
+        assert found.suggested[k] == best
+        assert found.logits[k] == pytest.approx(np.log(part / (1 - part)))
+
+
+def test_a_transition_is_believed_as_far_as_it_is_trusted():
+    joint = np.array([[0.3, 0.1, 0.1], [0.0, 0.25, 0.0], [0.0, 0.0, 0.25]])
+    whole, none = tempered(joint, 1.0), tempered(joint, 0.0)
+    np.testing.assert_allclose(whole, joint / joint.sum(1, keepdims=True), atol=1e-4)
+    np.testing.assert_allclose(none, np.full((3, 3), 0.1) + 0.7 * np.eye(3), atol=1e-12)
+    half = tempered(joint, 0.5)
+    np.testing.assert_allclose(half.sum(1), 1)
+    product = np.sqrt(whole * none)
+    np.testing.assert_allclose(half, product / product.sum(1, keepdims=True), atol=1e-12)
+
+
+def row_dependent(seed, *, rows=800, checked=100):
+    """Four classes in rings; a straight border makes the errors: a linear model has them, too."""
+    draw = np.random.default_rng(seed)
+    x = draw.normal(size=(rows + checked, 6)).astype(np.float32)
+    radius = (x[:, :3] ** 2).sum(1)
+    truth = np.digitize(radius, np.quantile(radius, [0.25, 0.5, 0.75]))
+    near = np.abs(x[:, 0]) < 0.35
+    given = np.where(
+        near & (draw.random(len(x)) < 0.8), np.clip(truth + np.sign(x[:, 1]), 0, 3), truth
+    )
+    features = {"train": x[:rows], "checked": x[rows:]}
+    return (
+        PlainData(features, given[:1500].astype(int), truth[1500:], 4),
+        truth[:1500],
+        given[1500:],
+    )
+
+
+def test_errors_that_depend_on_the_row_do_not_mislead_the_combination():
+    """The inferred T is wrong here; one suspicion stays beside its best part, given labels known or not.
+
+    A free fit was .085 behind it, and .016 in the mean.
+    """
+    behind = []
+    for seed in range(3):
+        data, truth, pairs = row_dependent(seed)
+        wrong = data.given != truth
+        for known in (None, pairs.astype(int)):
+            found = suspect(data, trees=True, seed=seed, checked_given=known)
+            rows = np.arange(len(wrong))
+            flat = np.full((5, 4, 4), 0.1) + 0.6 * np.eye(4)
+            said = found.testimony
+            parts = Evidence.of(
+                said.train, said.truth()[0], flat, said.train_folds, rows, data.given
+            ).values
+            best = max(roc_auc_score(wrong, column) for column in parts.T)
+            behind.append(best - roc_auc_score(wrong, found.train.p_wrong))
+    assert max(behind) < 0.06, behind
+    assert np.mean(behind) < 0.01, behind

@@ -125,6 +125,31 @@ def test_the_ledger_is_the_main_phase_alone():
     assert not fit(tiny, task, tiny_config("clean_only", steps=2)).ledger.table()["seen"].any()
 
 
+def test_the_ledger_counts_how_often_the_model_was_against_a_label():
+    """Beside the probabilities of a loop written out; with two classes these are other predictions."""
+    task = table_task(lambda rows: (rows[:, 0] > 0.3).long(), clean=10)
+    config = tiny_config("uniform", drops=(), optimizer=Optimizer(learning_rate=0.05, momentum=0.5))
+    found = fit(lambda: nn.Linear(5, 2), task, config).ledger.table()
+    torch.manual_seed(config.seed)
+    model, o = nn.Linear(5, 2), config.optimizer
+    sgd = torch.optim.SGD(model.parameters(), lr=o.learning_rate, momentum=o.momentum)
+    against, seen = np.zeros(100), np.zeros(100)
+    options = replace(config.batch, clean_size=min(config.batch.clean_size, 10))
+    for pair in PairedBatches(task.train, task.clean, seed=0, options=options).until(12):
+        outputs = model(pair.train.inputs)
+        other = outputs.argmax(1) != pair.train.targets
+        np.add.at(against, pair.train_ids.numpy(), other.numpy())
+        np.add.at(seen, pair.train_ids.numpy(), 1)
+        sgd.zero_grad()
+        functional.cross_entropy(outputs, pair.train.targets).backward()
+        sgd.step()
+    assert 0 < against.sum() < seen.sum()
+    known = seen > 0
+    np.testing.assert_allclose(found["against_share"][known], (against / seen)[known], atol=1e-12)
+    focal = fit(lambda: nn.Linear(5, 2), task, tiny_config("focal", steps=2)).ledger.table()
+    assert np.isnan(focal["against_share"]).all()  # its loss is not the label's
+
+
 def test_accumulating_pieces_equals_the_whole_batch():
     task = digits_task()
     whole = fit(linear, task, tiny_config("uniform"))

@@ -122,6 +122,7 @@ def _rows(
         pa.array(ledger["flagged_from"][order] <= FALSE_ALARMS, mask=np.isnan(ledger["flagged_from"][order])),
         pa.array(ledger["flagged_from"][order], from_pandas=True),
         pa.array([None] * len(order) if sources is None else sources.of(order), pa.string()),
+        pa.array(ledger["against_share"][order], from_pandas=True),
     )  # fmt: skip
     return dict(zip(AUDIT_COLUMNS, values, strict=True))
 
@@ -139,11 +140,14 @@ def _reasons(columns: Mapping[str, Any], ranking: Ranking, classes: bool) -> Ite
     """One plain sentence per row."""
     seen, zero = columns["seen"].to_pylist(), columns["zero_share"].to_pylist()
     given, suggested = columns["given_label"].to_pylist(), columns["suggested_label"].to_pylist()
+    against = columns["against_share"].to_pylist()
     for k, looks in enumerate(seen):
         used = "It was in no step of the training"
         if looks:
             used = f"It helped the checked rows in {1 - zero[k]:.0%} of the {looks} steps it was in"
             used += ", and is suspect for its label alone" if zero[k] < 0.5 else ""
+            if against[k] is not None:
+                used += f"; the model was against its label in {against[k]:.0%} of them"
         if not classes:
             tail = f"; the model expects {suggested[k]}." if suggested[k] is not None else "."
         elif suggested[k] is not None:

@@ -85,6 +85,8 @@ def label_notes(run: Path, false_alarms: float) -> list[str]:
         f"wrong in all: about {n * wrong.share:,.0f} of {n:,} ({wrong.share:.1%}; "
         f"{wrong.low:.1%} to {wrong.high:.1%})",
     ]
+    if not errors.pairs_known:
+        notes.append(errors.pairs_told())
     pairs = [
         f"{each.given} should be {each.true}: {n * each.share.share:,.0f}"
         for each in errors.pairs[:3]

@@ -100,9 +100,10 @@ class Arena:
         folder: Path,
         say: Say,
         tell: Callable[[str, int, int], None],
+        rows: PlainRows | None = None,
     ) -> None:
         self.prepared, self.folder, self.say, self.tell = prepared, folder, say, tell
-        self.rows: PlainRows = plain_rows(prepared, seed=options.seed, say=say)
+        self.rows: PlainRows = rows or plain_rows(prepared, seed=options.seed, say=say)
         of_networks: list[Candidate] = [NetworkCandidate(name, networks) for name in TITLES]
         names, self.plan = names_for(prepared, options), networks.plan
         self.blends = options.model is None  # a network of the user's own is one network

@@ -184,6 +184,10 @@ def _columns(
     for name, other in (("target", target), ("text", options.text)):
         if other is not None and other in options.ignore:
             raise SettingError(f"--ignore {other} leaves out the column that --{name} asks for")
+    if options.weigh_sources and options.source is None:
+        raise SettingError(
+            "--weigh-sources needs to know the sources; expected --source COL with it"
+        )
     if options.source is not None:
         table.require(options.source)
         if options.source in (target, options.text):
@@ -215,6 +219,8 @@ def _folders(options: Options, say: Say) -> Inspected:
     for name in ("text", "image", "clean_where", "source"):
         if getattr(options, name) is not None:
             raise SettingError(f"{flag(name)} is for tables, and {options.data} has images")
+    if options.weigh_sources:
+        raise SettingError(f"--weigh-sources is for tables, and {options.data} has images")
     sources = {}
     for role in ROLES:
         path = getattr(options, role)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from .. import sentinels
 from ..candidates import Places, Reals
 from .contest import FEWEST
 from .inspection import Say
+from .label_sources import LabelSources
 from .options import Options
 from .plain_rows import PlainRows, plain_rows
 from .preparation import Prepared
@@ -67,3 +68,21 @@ def asks_trees(prepared: Prepared, options: Options) -> bool:
     """Whether forests are among the witnesses: for tables, unless it has to be quick."""
     quick = options.quick or options.method is not None
     return prepared.inspected.kind == "table" and not quick
+
+
+def weighed_rows(
+    prepared: Prepared,
+    rows: PlainRows,
+    sources: LabelSources,
+    doubts: LabelDoubts | None,
+    *,
+    say: Say,
+) -> PlainRows:
+    """The rows of plain models, counted by how often their sources are wrong (--weigh-sources)."""
+    if doubts is None:
+        say("sources are not weighed: in a regression, or with few checked rows, nobody knows how")
+        return rows
+    counts = sources.row_weights(doubts.p_wrong, len(prepared.classes))[rows.sample]
+    say(f"a row counts {counts.min():.2f} to {counts.max():.2f}, by its source")
+    data = rows.data
+    return replace(rows, data=replace(data, counts=data.train_counts() * counts))

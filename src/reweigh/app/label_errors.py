@@ -18,7 +18,7 @@ from ..runs import (
     RunFile,
     SourceErrors,
 )
-from ..sentinels import LabelJudgement, Sentinels, source_rates
+from ..sentinels import FEWEST_PAIRS, LabelJudgement, Sentinels, source_weights
 from .label_doubts import LabelDoubts
 from .label_sources import LabelSources
 from .preparation import Prepared
@@ -30,15 +30,21 @@ _JUDGED = ("p_wrong", "suggested", "p_suggested", "flagged_from")
 
 
 def label_errors(
-    prepared: Prepared, doubts: LabelDoubts, sources: LabelSources | None = None
+    prepared: Prepared,
+    doubts: LabelDoubts,
+    sources: LabelSources | None = None,
+    *,
+    weighed: bool = False,
 ) -> LabelErrors:
-    """For the summary."""
+    """For the summary; `weighed`: sources have weights."""
     found = doubts.found
     per_class, pairs = _by_class(prepared, doubts)
     bins = _calibration(found.sentinels)
     return LabelErrors(
         checked=len(np.unique(found.sentinels.row)),
         pairs_known=found.by_pairs,
+        pairs_found=int((prepared.checked_given[prepared.task.clean.ids.numpy()] >= 0).sum()),
+        pairs_needed=FEWEST_PAIRS,
         wrong=found.joint.errors(),
         right_share=found.right_share,
         flagged=int((doubts.flagged_from <= FALSE_ALARMS).sum()),
@@ -46,7 +52,9 @@ def label_errors(
         pairs=pairs,
         calibration=bins,
         error=float(sum(each.weight * abs(each.said - each.wrong) for each in bins)),
-        sources=() if sources is None else _by_source(doubts, sources),
+        sources=()
+        if sources is None
+        else _by_source(doubts, sources, len(prepared.classes) if weighed else None),
     )
 
 
@@ -87,13 +95,15 @@ def _calibration(sentinels: Sentinels) -> tuple[CalibrationBin, ...]:
     return tuple(bins)
 
 
-def _by_source(doubts: LabelDoubts, sources: LabelSources) -> tuple[SourceErrors, ...]:
-    """The commonest sources, the worst first."""
-    known = ~np.isnan(doubts.p_wrong) & (sources.codes >= 0)
-    present, codes = np.unique(sources.codes[known], return_inverse=True)
-    if not len(present):
+def _by_source(
+    doubts: LabelDoubts, sources: LabelSources, classes: int | None
+) -> tuple[SourceErrors, ...]:
+    """The commonest sources, the worst first; with their weights, if `classes` are given."""
+    found = sources.rates(doubts.p_wrong)
+    if found is None:
         return ()
-    rates = source_rates(doubts.p_wrong[known], codes, len(present))
+    present, rates = found
+    weights = None if classes is None else source_weights(rates, classes)
     kept = np.argsort(-rates.rows, kind="stable")[:MOST]
     kept = kept[np.argsort(-rates.rate[kept], kind="stable")]
     return tuple(
@@ -101,6 +111,7 @@ def _by_source(doubts: LabelDoubts, sources: LabelSources) -> tuple[SourceErrors
             sources.names[present[k]],
             int(rates.rows[k]),
             Estimate(float(rates.rate[k]), float(rates.low[k]), float(rates.high[k])),
+            None if weights is None else float(weights[k]),
         )
         for k in kept
     )

@@ -102,6 +102,10 @@ class Options:
             "COL",
         ),
     ] = None
+    weigh_sources: Annotated[
+        bool,
+        Help("Rows of sources that are often wrong count less in the plain models (--source)."),
+    ] = False
     ignore: Annotated[tuple[str, ...], Help("Leave this column out; may be repeated.", "COL")] = ()
     encoding: Annotated[str, Help("Of CSV files.")] = "utf-8"
     image_size: Annotated[int | None, Help("Images are resized to this.", "PIXELS", least=8)] = None

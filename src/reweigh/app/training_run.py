@@ -21,12 +21,13 @@ from .checked_doubts import with_checked_doubts
 from .contest import FEWEST, Arena, Contest, names_for, network_folds
 from .final_outputs import TestOutputs, TrainOutputs
 from .inspection import Say
-from .label_doubts import doubt_labels
+from .label_doubts import doubt_labels, weighed_rows
 from .label_errors import label_errors, save_sentinels
 from .label_sources import read_sources
 from .network_candidates import NetworkRuns
 from .networks import choose_config, choose_network, make_model, stopped_plan
 from .options import Options, flag
+from .plain_rows import PlainRows, plain_rows
 from .preparation import Prepared, prepare
 from .stages import Stage, stages
 from .summary import METHODS, JudgedRun, summarise
@@ -83,16 +84,21 @@ def run_training(options: Options, out: Path, signs: Signs) -> runs.RunSummary:
         method: trainer.fit(replace(plan, method=method), out / RunFile.COMPARE / method)
         for method in (METHODS if options.compare else ())
     }
-    contest = _contest(trainer, options, out, ours, rivals)
+    sources = read_sources(prepared, options.source)
+    tell = partial(signs.judging, "labels")
+    doubts, rows = None, None
+    if options.weigh_sources and sources is not None:
+        rows = plain_rows(prepared, seed=options.seed, say=signs.say)
+        doubts = doubt_labels(prepared, options, rows=rows, say=signs.say, tell=tell)
+        rows = weighed_rows(prepared, rows, sources, doubts, say=signs.say)
+    contest = _contest(trainer, options, out, ours, rivals, rows)
     signs.say("ranking the labels")
     plain = rivals["uniform"].outcome if rivals else None
     ranking = rank(prepared.task.train, ours.outcome, plan.batch, plain=plain, seen=seen)
     posterior = None if contest is None else contest.posterior
-    doubts = doubt_labels(
-        prepared, options, rows=None if contest is None else contest.rows, say=signs.say,
-        tell=partial(signs.judging, "labels"),
-    )  # fmt: skip
-    sources = read_sources(prepared, options.source)
+    if doubts is None:
+        rows = None if contest is None else contest.rows
+        doubts = doubt_labels(prepared, options, rows=rows, say=signs.say, tell=tell)
     write_ranking(
         out, prepared, ours.outcome, ranking, posterior=posterior, doubts=doubts, sources=sources
     )
@@ -101,7 +107,8 @@ def run_training(options: Options, out: Path, signs: Signs) -> runs.RunSummary:
         save_sentinels(out, doubts.found.sentinels)
     summary = summarise(
         prepared, plan, shape, {plan.method: ours, **rivals}, ranking, contest=contest,
-        labels=None if doubts is None else label_errors(prepared, doubts, sources),
+        labels=None if doubts is None
+        else label_errors(prepared, doubts, sources, weighed=options.weigh_sources),
     )  # fmt: skip
     summary = with_checked_doubts(summary, prepared, doubts)
     runs.write(out / RunFile.SUMMARY, summary)
@@ -166,7 +173,12 @@ class _Trainer:
 
 
 def _contest(
-    trainer: _Trainer, options: Options, out: Path, ours: JudgedRun, rivals: dict[str, JudgedRun]
+    trainer: _Trainer,
+    options: Options,
+    out: Path,
+    ours: JudgedRun,
+    rivals: dict[str, JudgedRun],
+    rows: PlainRows | None,
 ) -> Contest | None:
     """All candidates judged; None where there is but the reweighed network."""
     prepared, signs = trainer.prepared, trainer.signs
@@ -187,7 +199,7 @@ def _contest(
     plan = stopped_plan(trainer.plan, ours.outcome)
     networks = NetworkRuns(prepared.task, plan, trainer.shape, trained, signs.fold)
     signs.say("judging candidates")
-    return Arena(prepared, networks, options, out, signs.say, signs.judging).hold()
+    return Arena(prepared, networks, options, out, signs.say, signs.judging, rows).hold()
 
 
 def _describe(

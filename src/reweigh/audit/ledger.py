@@ -8,6 +8,7 @@ counts in plain training, for any batch size. With u_t this scaled weight at rec
     zero_share       share of its records with weight exactly 0
     average_weight   sum_t g^t u_t / sum_t g^t,   g = 2^(1/half_life): recent records count more
     mean_loss        sum_t loss_t / number of records with a loss
+    against_share    share of its records in which the model was against its label; NaN unless all say so
     last_score       its score in the last record that had one (the largest, if twice in that batch)
     mean_weight_j    sum_t u_tj / seen for part j, if the ledger is asked for parts
 
@@ -22,7 +23,7 @@ processes merge by adding, in any order and grouping, to the same bytes. This ne
                      added to limb j. The newest limb and the one before it are kept, so a record
                      counts for at least 12 half-lives. Exact up to a total of 2^21 within a limb.
 
-Cost: about twenty operations on [n] values per step, and no wait for the device. Memory: 88 bytes
+Cost: about twenty operations on [n] values per step, and no wait for the device. Memory: 96 bytes
 per example.
 """
 
@@ -42,7 +43,7 @@ from ..errors import BatchError, SettingError
 Column = npt.NDArray[Any]
 COLUMNS = (
     "index", "given_label", "seen", "mean_weight", "zero_share", "average_weight", "mean_loss",
-    "last_score",
+    "against_share", "last_score",
 )  # fmt: skip
 """The columns of `Ledger.table()` and of `weights.parquet`."""
 
@@ -50,8 +51,12 @@ _UNIT = 2.0**24
 _LARGEST = 2.0**29
 _RECENT_UNIT = 2.0**20
 _LIMB = 12  # half-lives per limb
-_SEEN, _ZEROS, _WEIGHT, _RECENT, _RECENT_WEIGHT, _LOSSES, _LOSS, _OLDER, _OLDER_WEIGHT = range(9)
-_RECORDED = _LOSS + 1  # a record adds to the columns up to here; the rest is the limb before
+_SEEN, _ZEROS, _WEIGHT, _RECENT, _RECENT_WEIGHT, _LOSSES, _LOSS, _AGAINST, _OLDER, _OLDER_WEIGHT = (
+    range(10)
+)
+_RECORDED = _AGAINST + 1  # a record adds to the columns up to here; the rest is the limb before
+_UNKNOWN = -math.inf
+"""In place of the records against a label, once a record did not say: whatever is added, it stays."""
 _NEWEST, _BEFORE = slice(_RECENT, _RECENT_WEIGHT + 1), slice(_OLDER, _OLDER_WEIGHT + 1)
 _SCORE, _CLOCK = range(2)
 
@@ -101,10 +106,12 @@ class Ledger:
         scores: Tensor | None = None,
         losses: Tensor | None = None,
         *,
+        against: Tensor | None = None,
         shared_by: int | None = None,
     ) -> None:
         """Record one step: example `ids[i]` had `weights[i]`; all are [n], all but ids may be [n, k].
 
+        `against` [n]: whether the model was against the example's label; None, or [n, k], is not known.
         `shared_by` is the number of examples whose weights sum to one: n, unless the batch is one
         process's share of a larger one.
         """
@@ -128,6 +135,10 @@ class Ledger:
             rows += [torch.zeros_like(one), torch.zeros_like(one)]
         else:
             rows += [one, _exact(losses.detach().to(device, torch.float64))]
+        if against is None or against.ndim > 1:
+            rows.append(torch.full_like(one, _UNKNOWN))
+        else:
+            rows.append(against.to(device, one.dtype))
         self._totals[:, :_RECORDED].index_add_(0, ids, torch.stack(rows, dim=1))
         self._clock += 1
         if scores is not None:
@@ -223,7 +234,7 @@ class Ledger:
                 "the saved ledger was kept by another version; expected one of this: start anew"
             )
         device = self._totals.device
-        self._totals = state["totals"].to(device, copy=True)
+        self._totals = _with_against(state["totals"]).to(device, copy=True)
         self._last = state["last"].to(device, copy=True)
         if "parts" in state:
             self._parts = state["parts"].to(device, copy=True)
@@ -249,6 +260,9 @@ class Ledger:
                 recent[:, 0] > 0, _quotient(recent[:, 1], recent[:, 0]), mean
             ),
             "mean_loss": _quotient(totals[:, _LOSS], totals[:, _LOSSES]),
+            "against_share": _quotient(
+                np.where(np.isfinite(totals[:, _AGAINST]), totals[:, _AGAINST], math.nan), seen
+            ),
             "last_score": np.where(last[:, _CLOCK] > 0, last[:, _SCORE], math.nan),
         }
         if labels is not None:
@@ -264,7 +278,7 @@ class Ledger:
         """A ledger with that `table`, for reading. It cannot continue: the times are not in a table."""
         values = {
             name: torch.from_numpy(np.array(columns[name], dtype=np.float64))
-            for name in COLUMNS if name != "given_label"
+            for name in COLUMNS if name in columns and name != "given_label"
         }  # fmt: skip
         seen, loss, score = values["seen"], values["mean_loss"], values["last_score"]
         losses = ~loss.isnan() * seen
@@ -277,6 +291,7 @@ class Ledger:
             values["average_weight"],
             losses,
             _exact(loss * losses),
+            (values["against_share"] * seen).round().nan_to_num(nan=_UNKNOWN),
             torch.zeros_like(seen),
             torch.zeros_like(seen),
         ]
@@ -290,6 +305,14 @@ def _exact(values: Tensor, unit: float = _UNIT) -> Tensor:
     """`values` rounded to multiples of 1/unit, so that sums are exact; NaN and infinity become large."""
     rounded = (values * unit).round_().mul_(1 / unit)
     return rounded.nan_to_num_(nan=_LARGEST, posinf=_LARGEST, neginf=-_LARGEST)
+
+
+def _with_against(totals: Tensor) -> Tensor:
+    """The totals of a saved state; those of earlier versions do not have records against a label."""
+    if totals.shape[1] > _OLDER_WEIGHT:
+        return totals
+    unknown = torch.where(totals[:, _SEEN] > 0, _UNKNOWN, 0.0)[:, None]
+    return torch.cat([totals[:, :_AGAINST], unknown, totals[:, _AGAINST:]], dim=1)
 
 
 def _latest(mine: Tensor, theirs: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 import io
 from pathlib import Path
 
+import numpy as np
 from torch import Tensor
 
 from ..errors import DataError
@@ -32,10 +33,12 @@ def read_table(path: Path | str) -> dict[str, Column]:
         raise DataError(
             f"{path} cannot be read ({error}); expected a run's weights.parquet"
         ) from None
-    missing = [n for n in COLUMNS if n != "given_label" and n not in table.column_names]
+    optional = ("given_label", "against_share")  # the second came later
+    missing = [n for n in COLUMNS if n not in optional and n not in table.column_names]
     if missing:
         raise DataError(f"{path} has no column {missing[0]}; expected a run's weights.parquet")
-    return {name: table[name].to_numpy() for name in COLUMNS if name in table.column_names}
+    columns = {name: table[name].to_numpy() for name in COLUMNS if name in table.column_names}
+    return {"against_share": np.full(len(table), np.nan), **columns}
 
 
 def read_ledger(path: Path | str) -> Ledger:

@@ -63,7 +63,8 @@ def audit(
     the model is confident), suspicion (0 to 1), mean_weight (1 is what a row counts in plain
     training), zero_share (share of its steps in which it did not help the checked rows), seen,
     posterior, probability_wrong (that the label is wrong), suggested and probability_suggested (the
-    likeliest other label), flagged (see --false-alarms), source. Lists of texts and images have the text
+    likeliest other label), flagged (see --false-alarms), source, against_share (share of its steps in which
+    the model gave other labels more than half of the probability). Lists of texts and images have the text
     or the path of the image, too.
 
     Decisions made in Label Studio come back with `reweigh review RUN --import EXPORT`.

@@ -156,6 +156,7 @@ def plain_losses(problem: Problem) -> Loss:
         inputs, targets = batch
         return problem.criterion(model(inputs), targets)
 
+    losses.criterion = problem.criterion  # type: ignore[attr-defined]  # what a loss means
     return losses
 
 

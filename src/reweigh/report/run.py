@@ -71,7 +71,11 @@ def _sources(summary: RunSummary) -> str:
             shares, places, xerr=[below, above], fmt="o", color=OURS, markersize=4, linewidth=1.4
         )
         # A dollar sign would begin a formula.
-        names = [_shortened(each.source, 24).replace("$", r"\$") for each in worst_on_top]
+        names = [
+            _shortened(each.source, 24).replace("$", r"\$")
+            + ("" if each.weight is None else f" (counts {each.weight:.2f})")
+            for each in worst_on_top
+        ]
         drawn.axes.set_yticks(list(places), names)
         drawn.axes.set(xlabel="share of wrong labels", ylim=(-0.6, len(sources) - 0.4))
         drawn.axes.set_xlim(left=0)

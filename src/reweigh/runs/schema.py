@@ -243,11 +243,15 @@ class PairErrors:
 
 @dataclass(frozen=True)
 class SourceErrors:
-    """Of the labels from one source: the share of wrong ones, drawn to the others' where rows are few."""
+    """Of the labels from one source: the share of wrong ones, drawn to the others' where rows are few.
+
+    weight    what a row of it counts in plain models, in the mean 1; None without --weigh-sources
+    """
 
     source: str
     rows: int
     wrong: Estimate
+    weight: float | None = None
 
 
 @dataclass(frozen=True)
@@ -267,6 +271,7 @@ class LabelErrors:
     """How many labels are wrong, and how far that is known.
 
     checked       rows that judged;  pairs_known  whether the labels they had in the data are known
+    pairs_found   checked rows that were found among the data; pairs_needed for these labels to be counted
     wrong         share of wrong labels
     right_share   of right labels, as flags reckon with it (rather too many)
     flagged       rows flagged at FALSE_ALARMS
@@ -285,6 +290,22 @@ class LabelErrors:
     calibration: tuple[CalibrationBin, ...]
     error: float
     sources: tuple[SourceErrors, ...] = ()
+    pairs_found: int = 0
+    pairs_needed: int = 20
+
+    def pairs_told(self, rows: str = "rows") -> str:
+        """One sentence: how the number of wrong labels is known."""
+        if self.pairs_known:
+            return (
+                f"{self.pairs_found:,} checked {rows} are among the data, so the labels they had there "
+                "were counted."
+            )
+        found = f"only {self.pairs_found:,}" if self.pairs_found else "none"
+        return (
+            f"The labels that checked {rows} were given are not known: {found} of them are among the data, "
+            f"and {self.pairs_needed} are needed. So this supposes that errors depend on the true class "
+            f"alone; where they depend on the {rows}, there can be far more of them than the interval says."
+        )
 
     def needed(self, false_alarms: float) -> int:
         """Checked rows it takes to flag all wrong labels at this rate, at least."""
@@ -420,6 +441,8 @@ class AuditRow:
     flag              whether it is flagged at the false-alarm rate FALSE_ALARMS
     flagged_from      the smallest false-alarm rate at which it is flagged
     source            where the label comes from: the cell of the column --source
+    against_share     the share of its steps in which the model was against the label: it gave the other
+                      classes more than half of the probability; None where nobody knows
 
     All from p_wrong on are None where nothing is known: a regression, very few checked rows, runs of
     earlier versions, rows beyond those that plain models learn.
@@ -439,6 +462,7 @@ class AuditRow:
     flag: bool | None = field(default=None, kw_only=True)
     flagged_from: float | None = field(default=None, kw_only=True)
     source: str | None = field(default=None, kw_only=True)
+    against_share: float | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,9 @@ Read in this order:
 
     witnesses    models that say of a row what its class may be, fitted without that row
     joint        how often each class is called each name, with intervals
+    evidence     what is said of a row under a label
+    combination  one probability from all of it, learnt with little freedom
+    judgements   what is said of labels, and of all of them together
     suspicion    the probability that a label is wrong, calibrated by rows whose truth is known
     contradictions   checked rows that the others contradict
     flags        as many labels as can be flagged at a rate of false alarms
@@ -14,14 +17,15 @@ Read in this order:
 from .contradictions import Contradictions, contradictions
 from .flags import flagged_from, needed, p_values, right_share
 from .joint import Joint, Mixing, estimate_joint
+from .judgements import LabelJudgement, Sentinels, Suspicion
 from .repairs import KEEP, RELABEL, SET_ASIDE, Policy, RightLabels, right_labels
-from .sources import SourceRate, source_rates
-from .suspicion import LabelJudgement, Sentinels, Suspicion, hear_witnesses, judge_labels, suspect
+from .sources import SourceRate, source_rates, source_weights
+from .suspicion import FEWEST_PAIRS, hear_witnesses, judge_labels, suspect
 from .witnesses import Testimony, usual_witnesses
 
 __all__ = [
-    "KEEP", "RELABEL", "SET_ASIDE", "Contradictions", "Joint", "LabelJudgement", "Mixing", "Policy", "RightLabels",
+    "FEWEST_PAIRS", "KEEP", "RELABEL", "SET_ASIDE", "Contradictions", "Joint", "LabelJudgement", "Mixing", "Policy", "RightLabels",
     "Sentinels", "SourceRate", "Suspicion", "Testimony", "contradictions", "estimate_joint", "flagged_from",
-    "hear_witnesses", "judge_labels", "needed", "p_values", "right_labels", "right_share", "source_rates", "suspect",
+    "hear_witnesses", "judge_labels", "needed", "p_values", "right_labels", "right_share", "source_rates", "source_weights", "suspect",
     "usual_witnesses",
 ]  # fmt: skip

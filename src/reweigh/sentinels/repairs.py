@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ..candidates import Reals
 from ..runs import Estimate
-from .suspicion import LabelJudgement, Sentinels
+from .judgements import LabelJudgement, Sentinels
 
 KEEP, RELABEL, SET_ASIDE = 0, 1, 2
 Actions = npt.NDArray[np.int64]

@@ -7,6 +7,10 @@
     rate        (a + k_s) / (a + b + n_s)
     interval    the middle 95% of Beta(a + k_s, b + n_s - k_s)
 
+    weight      max(0, 1 - rate K / (K - 1)), K classes, divided by its mean over rows: what the labels of
+                the source say beyond chance. A label drawn at random is wrong with (K - 1) / K, and
+                says nothing
+
 A source with few rows is drawn to the mean of all; one with many stands for itself. The intervals are of
 the sampling of rows; they take p_wrong as it is.
 """
@@ -49,3 +53,10 @@ def source_rates(p_wrong: Reals, source: Places, sources: int) -> SourceRate:
     rate = (a + errors) / (a + b + rows)
     low, high = (beta.ppf(q, a + errors, b + rows - errors) for q in (0.025, 0.975))
     return SourceRate(rows, rate, low, high, own)
+
+
+def source_weights(rates: SourceRate, classes: int) -> Reals:
+    """[sources] what a row of each counts; 1 each if all labels say nothing."""
+    said = np.maximum(0.0, 1 - rates.rate * classes / max(classes - 1, 1))
+    mean = float(np.average(said, weights=rates.rows))
+    return said / mean if mean > 0 else np.ones(len(said))

@@ -5,7 +5,14 @@
     real targets              squared_error           (output - target)^2
 
 `criterion_for` picks the one that fits a model and a task.
+
+The first two are - log p(target), so they tell whether the model was against a label: p(target) < 1/2, all
+other classes together are likelier. Whenever another class is predicted, this is so; with two classes the
+two are the same, with more a label can be predicted and have less than a half.
 """
+
+import math
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -60,3 +67,13 @@ def criterion_for(model: nn.Module, task: AnyTask, options: BatchOptions) -> Cri
         f"the model gives outputs of shape {tuple(outputs.shape)} for {len(sample.targets)} examples "
         f"of {classes} classes; expected [n, {classes}] logits, or [n] for two classes"
     )
+
+
+def against_label(loss: Any, values: Tensor) -> Tensor | None:
+    """[n] whether the model was against each label, from its loss; None if losses are not - log p.
+
+    loss    the function that gave them: `plain_losses` names its criterion, a method's own loss does not
+    """
+    if getattr(loss, "criterion", None) not in (cross_entropy, binary_cross_entropy):
+        return None
+    return values > math.log(2)

@@ -15,6 +15,7 @@ from ..audit import Ledger
 from ..data import Batch, Pair
 from ..methods import Method, View, Weighed
 from .config import Optimizer
+from .criteria import against_label
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class Trainer:
             pieces, ids = [self._piece(view) for view in views], [view.ids for view in views]
         if self.ledger is not None:
             for rows, one in zip(ids, pieces, strict=True):
-                self.ledger.record(rows, one.weights, one.scores, one.losses)
+                against = against_label(self.method.losses, one.losses)
+                self.ledger.record(rows, one.weights, one.scores, one.losses, against=against)
         return pieces
 
     def _piece(self, view: View) -> Weighed:

@@ -1,0 +1,111 @@
+"""Evidence about a row under a label: what each witness says, and what the label's posterior says.
+
+    p_w(c)      what witness w says of the row (witnesses.py), (p_w(c) + SMOOTH) / (1 + SMOOTH classes):
+                "never" in fifty trees is not never
+    e_w(x, g)   log of the largest p_w(c), c != g, over p_w(g): one per witness
+    e_0(x, g)   logit of 1 - q(g),   q(c) proportional to p(c) T[c, g], p the mean of the witnesses that
+                speak of the truth
+    T[c, g]     how often c is called g, in part: proportional to T^trust U^(1 - trust), where U has the
+                same share of errors, spread evenly
+    trust       TRUST + (1 - TRUST) counted, counted = errors / (errors + ENOUGH) of pairs of labels that
+                are known: a T that was counted is believed, one that was inferred only a little
+    suggestion  the c != g with the largest mean of p_w(c);  l: the logit of its part of all c != g
+
+An inferred T holds if errors depend on the true class alone. Where they do not, it is wrong, and e_0 with
+it; and copies of checked rows drawn from that same T would say that it is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..candidates import Places, Reals
+from .joint import PULL, Mixing, counted
+
+FARTHEST = 8.0
+SMOOTH = 0.01
+TRUST, ENOUGH = 0.25, 30.0
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """values [k, 1 + witnesses]: e_0 first; the likeliest other class, and the logit l of its part."""
+
+    values: Reals
+    suggested: Places
+    logits: Reals
+
+    @classmethod
+    def of(
+        cls,
+        said: Mapping[str, Reals],
+        p: Reals,
+        turned: Reals,
+        folds: Places,
+        rows: Places,
+        labels: Places,
+    ) -> Evidence:
+        """Of rows under labels [k], from what is said of all rows; `turned` [parts, y, g] is T."""
+        each = np.arange(len(rows))
+        joint_p = np.maximum(p[rows], 1e-9) * turned[folds[rows], :, labels]
+        own = joint_p[each, labels] / joint_p.sum(1)
+        columns = [_clipped(np.log(np.maximum(1 - own, 1e-9)) - np.log(np.maximum(own, 1e-9)))]
+        others = np.zeros_like(joint_p)
+        for probabilities in said.values():
+            smooth = (probabilities[rows] + SMOOTH) / (1 + SMOOTH * probabilities.shape[1])
+            others += smooth
+            logs = np.log(smooth)
+            of_label = logs[each, labels].copy()
+            logs[each, labels] = -np.inf
+            columns.append(_clipped(logs.max(1) - of_label))
+        others[each, labels] = 0
+        suggested = others.argmax(1)
+        part = np.clip(others[each, suggested] / others.sum(1), 1e-6, 1 - 1e-6)
+        return cls(np.stack(columns, axis=1), suggested, np.log(part / (1 - part)))
+
+
+def _clipped(values: Reals) -> Reals:
+    return np.asarray(np.clip(values, -FARTHEST, FARTHEST))
+
+
+def counted_share(checked_given: Places | None, labels: Places) -> float:
+    """`counted` at the head of this file; `checked_given` [m] is -1 where it is not known."""
+    if checked_given is None:
+        return 0.0
+    errors = int(((checked_given >= 0) & (checked_given != labels)).sum())
+    return errors / (errors + ENOUGH)
+
+
+def transitions(
+    mixing: Mixing, p_checked: Reals, labels: Places, folds: Places, checked_given: Places | None
+) -> Reals:
+    """[parts, y, g] how often y is called g, found without the checked rows of each part.
+
+    With them, a class whose checked rows look odd would seem to be called right more often, those rows
+    would seem less odd than train rows, and flags would break their promise.
+    """
+    trust = TRUST + (1 - TRUST) * counted_share(checked_given, labels)
+    found = []
+    for part in range(int(folds.max()) + 1):
+        rest = folds != part
+        shares = mixing.shares(
+            p_checked[rest], labels[rest], np.ones(int(rest.sum())), trust=0.5, pull=0.1 * PULL
+        )
+        if checked_given is not None:
+            known = rest & (checked_given >= 0)
+            shares = counted(shares, checked_given[known], labels[known], np.ones(int(known.sum())))
+        found.append(tempered(shares, trust))
+    return np.stack(found)
+
+
+def tempered(shares: Reals, trust: float) -> Reals:
+    """T [y, g] from J [y, g], proportional to T^trust U^(1 - trust)."""
+    classes = len(shares)
+    turned = (shares + 1e-6) / (shares + 1e-6).sum(1, keepdims=True)
+    wrong = float(np.clip(1 - np.trace(shares), 0.02, 0.9))
+    even = np.where(np.eye(classes) > 0, 1 - wrong, wrong / max(classes - 1, 1))
+    mixed = turned**trust * even ** (1 - trust)
+    return np.asarray(mixed / mixed.sum(1, keepdims=True))

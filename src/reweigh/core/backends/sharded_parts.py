@@ -20,7 +20,7 @@ from torch import Tensor
 from ..model import Batch, Direction, eager, evaluate, with_gradient
 from ..processes import as_shard_of, gather_anew, local, sharded_gradients, trainable_shards
 from .base import Alignment, Backend, TrainPass
-from .chunked import KeptPart, autocast, fitted, joined, spent, summed
+from .chunked import PartOfBatch, autocast, fitted, joined, spent, summed
 from .empty_share import is_empty, without_statistics
 
 
@@ -31,12 +31,12 @@ def align_parts_in_shards(
     model = pass_.view.model
     shards = trainable_shards(model)
     running = _RunningSum(shards, direction) if pass_.proportional else None
-    parts: list[KeptPart] = []
+    parts: list[PartOfBatch] = []
     aligned: list[Alignment] = []  # without the way to their gradients
     for batch in batches:
         gather_anew(model)  # a part whose gradient nobody has asked for has left parameters whole
         view = pass_.view.again()
-        parts.append(KeptPart(batch, len(aligned), view.start))
+        parts.append(PartOfBatch(batch, len(aligned), view.start))
         with without_statistics(view) if is_empty(batch) else nullcontext():
             alignment = backend.align(TrainPass(view, pass_.loss, batch), direction)
         if running is not None:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from ....errors import UnsupportedModelError
 from ...clean import CleanSide, collected_together, factored_together
 from ...model import Batch, Direction, require_one_each
-from ...processes import Group, Listener, copies_of
+from ...processes import Group, Listener, copies_of, forget_pass
 from ...proof import Records, require_same_losses
 from ...torch_internals import any_global_hook
 from ..base import TrainPass
@@ -80,6 +80,7 @@ class ShardedOnePass:
             sides = self._run(pass_, batch, direction, group, m, listen)
         except UnsupportedModelError:  # told to all
             self.possible = False
+            forget_pass(view.model)
             start.restore()
             return None
         start.compare()

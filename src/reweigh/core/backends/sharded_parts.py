@@ -22,6 +22,7 @@ from ..processes import as_shard_of, gather_anew, local, sharded_gradients, trai
 from .base import Alignment, Backend, TrainPass
 from .chunked import PartOfBatch, autocast, fitted, joined, spent, summed
 from .empty_share import is_empty, without_statistics
+from .sharded_proof import agreed
 
 
 def align_parts_in_shards(
@@ -30,7 +31,9 @@ def align_parts_in_shards(
     """Align batches one by one, all with one back-end; the alignment is that of all of them."""
     model = pass_.view.model
     shards = trainable_shards(model)
-    running = _RunningSum(shards, direction) if pass_.proportional else None
+    # Hooks that call for another pass may be on one process only: all do as that one.
+    again_anywhere = agreed(direction, [not pass_.proportional])[0]
+    running = None if again_anywhere else _RunningSum(shards, direction)
     parts: list[PartOfBatch] = []
     aligned: list[Alignment] = []  # without the way to their gradients
     for batch in batches:

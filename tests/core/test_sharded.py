@@ -44,7 +44,15 @@ ON_FOUR = {
 }
 FAULTS = {
     name: getattr(faults, name)
-    for name in ("draws", "one_unit_of_two", "mixed_precision", "nothing_exact", "refusals")
+    for name in (
+        "draws",
+        "one_unit_of_two",
+        "mixed_precision",
+        "nothing_exact",
+        "one_pass_declined",
+        "asked_about",
+        "refusals",
+    )
 }
 
 

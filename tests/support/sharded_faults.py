@@ -148,3 +148,50 @@ def refusals(rank: int, world: int) -> str:
     with pytest.raises(SettingError, match="clean batch of a window"):
         reweigh.Reweighter(model, LOSS).window([train], [clean] * (1 + rank))
     return "fine"
+
+
+class Centred(nn.Sequential):
+    """Takes the mean of the batch away, and hides it from the graph."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = super().forward(x)
+        return out - out.mean(0).detach()
+
+
+def one_pass_declined(rank: int, world: int) -> str:
+    """Two batches that notice each other are not run as one, also where the user has asked for it."""
+    models = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        models.append(Centred(nn.Linear(5, 4), nn.Linear(4, 3)).double())
+    plain, model = models
+    sharded(model, init_device_mesh("cpu", (world,)))
+    weigh = reweigh.Reweighter(model, LOSS, one_pass=True, safeguard=None)
+    train, clean = batch("", 5, rank), batch("", 4, 100 + rank)
+    right = Definition.of(plain, train, clean)
+    for _ in range(2):
+        step = weigh(train, clean)
+        torch.testing.assert_close(step.scores, right.scores, rtol=1e-9, atol=1e-9)
+    assert "one forward" not in weigh.backend.reason.partition(";")[2], weigh.backend.reason
+    step.loss.backward()
+    for p, g in zip(model.parameters(), right.gradient, strict=True):
+        torch.testing.assert_close(whole(p.grad), g, rtol=1e-9, atol=1e-9)
+    return "fine"
+
+
+def asked_about(rank: int, world: int) -> str:
+    """example_scores gives those of the joined batch; validate says what will run."""
+    models = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        models.append(nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)).double())
+    plain, model = models
+    sharded(model, init_device_mesh("cpu", (world,)))
+    train, clean = batch("", 5, rank), batch("", 4, 100 + rank)
+    right = Definition.of(plain, train, clean).scores
+    for backend in ("auto", "forward_mode"):
+        mine = reweigh.example_scores(model, LOSS, train, clean, backend=backend)
+        torch.testing.assert_close(mine, right, rtol=1e-9, atol=1e-9)
+    findings = reweigh.validate(model, LOSS, train, clean)
+    assert any("ghost will run" in str(finding) for finding in findings), findings
+    return "fine"

@@ -50,6 +50,7 @@ from .processes import (
     gather_anew,
     group_of,
     inside,
+    mesh_of,
     require_group,
     through,
     wrapper_of,
@@ -297,6 +298,9 @@ class Session:
         """Who shares the batch; where processes run, shards are gathered anew by the next forward."""
         if not (dist.is_available() and dist.is_initialized()):
             return ALONE if isinstance(self._group, str) or self._group is None else self._group
-        group = group_of(self._outer) if isinstance(self._group, str) else self._group or ALONE
+        # Of a sharded model every pass is an exchange: with group=None, too, nobody is by itself.
+        group = self._group
+        if isinstance(group, str) or (group is None and mesh_of(self.model) is not None):
+            group = group_of(self._outer)
         gather_anew(self.model)
-        return group
+        return group or ALONE

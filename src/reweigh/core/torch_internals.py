@@ -174,6 +174,9 @@ def is_hooked_copy(func: OpOverload) -> bool:
 
 _HOOKING = BackwardHook._apply_on_tensors.__code__
 _FSDP_HOOKING = "_register_post_backward_hook"  # by name: importing it would cost everyone
+FSDP_HOOKS = (
+    "torch.distributed.fsdp."  # where the hooks are from by which fully_shard gathers and lets go
+)
 
 
 @contextmanager
@@ -351,11 +354,6 @@ def reduce_flat(shard: Tensor, whole: Tensor, group: Any) -> None:
     dist = torch.distributed
     reduce = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
     reduce(shard, whole, group=group)
-
-
-def is_own_hook(hook: Any) -> bool:
-    """Whether a hook of a module is one by which fully_shard gathers parameters and lets them go."""
-    return str(getattr(hook, "__module__", "")).startswith("torch.distributed.fsdp.")
 
 
 def fsdp_forget_pass(module: Any) -> None:

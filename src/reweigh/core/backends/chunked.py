@@ -59,7 +59,7 @@ def chunks(batch: Batch, size: int) -> list[Batch]:
 
 
 @dataclass
-class KeptPart:
+class PartOfBatch:
     """A chunk or micro-batch, its place among all, and the state that its forward started from."""
 
     batch: Batch
@@ -80,7 +80,7 @@ def align_in_parts(
     """
     parameters = list(trainable(pass_.view.model).values())
     running = _RunningSum(parameters) if pass_.proportional else None
-    parts: list[KeptPart] = []
+    parts: list[PartOfBatch] = []
     aligned: list[Alignment] = []  # without the way to their gradients
     used: set[int] = set()  # the ids of the parameters that some part has used
     for batch in batches:
@@ -89,7 +89,7 @@ def align_in_parts(
             aligned.append(nothing(view.model))
             continue
         if running is None:
-            parts.append(KeptPart(batch, len(aligned), view.start))
+            parts.append(PartOfBatch(batch, len(aligned), view.start))
         part = TrainPass(view, pass_.loss, batch)
         alignment = None if single is None else single.align(part, direction)
         alignment = alignment or backend.align(part, direction)
@@ -221,7 +221,7 @@ class _Replay:
 
     view: ModelView
     loss: Loss
-    parts: list[KeptPart]
+    parts: list[PartOfBatch]
     shapes: list[torch.Size]
     autocast: torch.autocast
 

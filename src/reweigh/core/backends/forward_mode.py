@@ -7,8 +7,8 @@ along one direction *is* the vector of scores. The tangents travel beneath autog
 this is also the training forward: the update goes through its graph.
 
 Cost: about two forwards more than plain training (a convolution has two tangent terms), and the
-tangents that are still needed in memory. Invalid where an operation has neither a rule nor a
-forward-mode formula, and refused there.
+tangents that are still needed in memory; where `fully_shard` has spread the parameters, those of all that
+autograd keeps. Invalid where an operation has neither a rule nor a forward-mode formula, and refused there.
 """
 
 from __future__ import annotations
@@ -99,12 +99,26 @@ class ForwardMode(Backend):
 
     def align(self, pass_: TrainPass, direction: Direction) -> Alignment:
         """Scores are the tangents of the losses."""
+        if pass_.view.sharded:
+            return self._align_sharded(pass_, direction)
         try:
             with pass_.view.undone_on_error():
                 return self._align(pass_, direction)
         except Outlived:
             self._last_uses = None
             return self._align(pass_, direction)
+
+    def _align_sharded(self, pass_: TrainPass, direction: Direction) -> Alignment:
+        """One pass in any case: another would be an exchange for which other processes do not wait. So no
+        tangent is freed because the pass before did not need it any more."""
+        self._last_uses = None
+        try:
+            return self._align(pass_, direction)
+        except Outlived as error:
+            raise UnsupportedModelError(
+                "a parameter is used after the forward of the module that fully_shard has gathered it for; "
+                "expected uses inside of it: give fully_shard a module that holds them all"
+            ) from error
 
     def _align(self, pass_: TrainPass, direction: Direction) -> Alignment:
         view = pass_.view

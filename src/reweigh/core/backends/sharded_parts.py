@@ -20,8 +20,9 @@ from torch import Tensor
 from ..model import Batch, Direction, eager, evaluate, with_gradient
 from ..processes import as_shard_of, gather_anew, local, sharded_gradients, trainable_shards
 from .base import Alignment, Backend, TrainPass
-from .chunked import KeptPart, autocast, fitted, joined, spent, summed
+from .chunked import PartOfBatch, autocast, fitted, joined, spent, summed
 from .empty_share import is_empty, without_statistics
+from .sharded_proof import agreed
 
 
 def align_parts_in_shards(
@@ -30,13 +31,15 @@ def align_parts_in_shards(
     """Align batches one by one, all with one back-end; the alignment is that of all of them."""
     model = pass_.view.model
     shards = trainable_shards(model)
-    running = _RunningSum(shards, direction) if pass_.proportional else None
-    parts: list[KeptPart] = []
+    # Hooks that call for another pass may be on one process only: all do as that one.
+    again_anywhere = agreed(direction, [not pass_.proportional])[0]
+    running = None if again_anywhere else _RunningSum(shards, direction)
+    parts: list[PartOfBatch] = []
     aligned: list[Alignment] = []  # without the way to their gradients
     for batch in batches:
         gather_anew(model)  # a part whose gradient nobody has asked for has left parameters whole
         view = pass_.view.again()
-        parts.append(KeptPart(batch, len(aligned), view.start))
+        parts.append(PartOfBatch(batch, len(aligned), view.start))
         with without_statistics(view) if is_empty(batch) else nullcontext():
             alignment = backend.align(TrainPass(view, pass_.loss, batch), direction)
         if running is not None:

@@ -100,4 +100,5 @@ def _compared(
 
 
 def _square(value: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(value, dtype=torch.float64).square()
+    length: Tensor = torch.linalg.vector_norm(value, dtype=torch.float64)
+    return length.square()

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
-from ..torch_internals import is_own_hook, no_fused_recurrence, recomputing_under, version_of
+from ..torch_internals import FSDP_HOOKS, no_fused_recurrence, recomputing_under, version_of
 from .randomness import GENERATORS, RandomSource, same_state, sources_of
 from .watch import SMALL, Watch, overlaps_itself, size_of
 
@@ -316,7 +316,11 @@ def _hooked(module: nn.Module) -> bool:
         module._backward_hooks,
         module._backward_pre_hooks,
     )
-    return any(hooks) and any(not is_own_hook(hook) for owner in hooks for hook in owner.values())
+    return any(hooks) and not all(
+        str(getattr(hook, "__module__", "")).startswith(FSDP_HOOKS)
+        for owner in hooks
+        for hook in owner.values()
+    )
 
 
 def _same(tensor: Tensor, value: Tensor) -> bool:

@@ -16,6 +16,7 @@ from .fsdp import (
     forget_pass,
     gather_anew,
     local,
+    mesh_of,
     sharded_gradients,
     trainable_shards,
 )

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from ....errors import UnsupportedModelError
 from ...clean import CleanSide, collected_together, factored_together
 from ...model import Batch, Direction, require_one_each
-from ...processes import Group, Listener, copies_of
+from ...processes import Group, Listener, copies_of, forget_pass
 from ...proof import Records, require_same_losses
 from ...torch_internals import any_global_hook
 from ..base import TrainPass
@@ -56,19 +56,19 @@ class ShardedOnePass:
         listen: nobody has heard yet whether the forward talks between processes.
         """
         view = pass_.view
-        drawing = any(map(mixes_or_draws, view.modules))
-        if self.possible is None:
-            known = self._asked or (
-                hasattr(pass_.loss, "judge") and all(map(row_wise, view.modules))
-            )
-            self.possible = bool(known) and not view.hooked() and not any_global_hook()
-        if not self.possible or drawing:  # on every process alike: the models are the same
+        if self.possible is False:
             return None
-        batch = joined(pass_.batch, clean, self._wanted)
+        never = self.possible is None and not self._may_be(pass_)
+        drawing = any(map(mixes_or_draws, view.modules))
+        batch = None if never or drawing else joined(pass_.batch, clean, self._wanted)
         like = next(iter(parameters.values()))
-        mine = [float(batch is None), 0.0 if batch is None else batch.m]
-        missing, m = group.summed(torch.tensor(mine, dtype=torch.float64, device=like.device))()
-        if missing or batch is None:
+        mine = [float(never), float(batch is None), 0.0 if batch is None else batch.m]
+        # A hook may be on one process only: what one cannot do, all leave.
+        nevers, missing, m = group.summed(
+            torch.tensor(mine, dtype=torch.float64, device=like.device)
+        )()
+        self.possible = not nevers
+        if nevers or missing or batch is None:
             return None
         copies = copies_of(like)
         direction = Direction(
@@ -80,10 +80,17 @@ class ShardedOnePass:
             sides = self._run(pass_, batch, direction, group, m, listen)
         except UnsupportedModelError:  # told to all
             self.possible = False
+            forget_pass(view.model)
             start.restore()
             return None
         start.compare()
         return sides
+
+    def _may_be(self, pass_: TrainPass) -> bool:
+        """Whether model and loss are of the kind that can be run in one pass."""
+        view = pass_.view
+        known = self._asked or (hasattr(pass_.loss, "judge") and all(map(row_wise, view.modules)))
+        return bool(known) and not view.hooked() and not any_global_hook()
 
     def _wanted(self, n: int, m: int, shapes: Hashable, example: Hashable) -> bool:
         return bool(self._asked) or m <= FEW * n

@@ -146,13 +146,12 @@ def update(uses: Sequence[Tapped], weights: Tensor) -> Values:
 
 
 def clean_gradient(model: nn.Module, loss: Any, clean: Any) -> Values:
-    """Of the mean clean loss."""
+    """Of the mean clean loss; zero for frozen parameters."""
     theta = [p for p in model.parameters() if p.requires_grad]
     found = torch.autograd.grad(loss(model, clean).mean(), theta, allow_unused=True)
-    return {
-        id(p): torch.zeros_like(p) if g is None else g.to_dense()
-        for p, g in zip(theta, found, strict=True)
-    }
+    values = {id(p): torch.zeros_like(p) for p in model.parameters()}
+    values |= {id(p): g.to_dense() for p, g in zip(theta, found, strict=True) if g is not None}
+    return values
 
 
 def definition(model: nn.Module, loss: Any, train: Any, values: Values) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import reweigh
-from reweigh.core.compiled import late_update, route
+from reweigh.core.compiled import compiled_step, late_update, route
 from reweigh.core.ops import Convolution
 from reweigh.errors import ReweighWarning, SettingError
 from support import definition
@@ -232,6 +232,15 @@ def test_an_update_after_the_graph_leaves_out_examples_without_weight(monkeypatc
             assert torch.allclose(mine, g, rtol=1e-9, atol=1e-12)
         descend(model, 0.001)
     assert (weigh.compiled.steps, weigh.compiled.eager) == (1, 0)
+
+
+def test_a_step_of_very_many_operations_is_not_compiled(monkeypatch):
+    monkeypatch.setattr(compiled_step, "MOST_OPERATIONS", 20)
+    model, train, clean = mlp(), vectors(7), vectors(5)
+    weigh = reweigh.Reweighter(model, cross_entropy, compile=QUICK)
+    right = reweigh.Reweighter(copy.deepcopy(model), cross_entropy)(train, clean)
+    assert torch.equal(weigh(train, clean).weights, right.weights)
+    assert "expected at most 20" in weigh.compiled.refused
 
 
 def test_sparse_gradients_are_refused_by_name():

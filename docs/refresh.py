@@ -123,9 +123,9 @@ def compiled_block() -> str:
     measured = json.loads((ROOT / "results/compiled/steps.json").read_text())
     rows = {(r["model"], r["n"], r["m"], r["method"]): r for r in measured["rows"]}
     lines = [
-        "| network | n | m | plain, eager | plain, compiled | ours, eager | ours, compiled | way | seconds to compile, "
-        "plain and ours |",
-        "|---" * 9 + "|",
+        "| network | n | m | plain, eager | plain, compiled | ours, eager | ours, compiled | way | weights of zero | "
+        "seconds to compile, plain and ours |",
+        "|---" * 10 + "|",
     ]
     for (model, n, m, method), ours in rows.items():
         if method != "auto, compiled":
@@ -134,14 +134,14 @@ def compiled_block() -> str:
         ratios = " | ".join(f"{rows[model, n, m, name]['to_compiled']:.2f}" for name in columns)
         plain = rows[model, n, m, "plain, compiled"]
         lines.append(
-            f"| {model} | {n} | {m} | {ratios} | {ours['runs']} | {plain['compile_seconds']:.0f}, "
-            f"{ours['compile_seconds']:.0f} |"
+            f"| {model} | {n} | {m} | {ratios} | {ours['runs']} | {ours['zero_share']:.0%} | "
+            f"{plain['compile_seconds']:.0f}, {ours['compile_seconds']:.0f} |"
         )
     machine = measured["machine"]
     lines += [
         "",
         f"Time of a step in compiled plain steps, the fastest of each, one thread: {machine['processor']}, "
-        f"{machine['cores']} cores, torch {machine['torch']}. From `reweigh bench --compile --threads 1`; "
+        f"{machine['cores']} cores, torch {machine['torch']}. From `reweigh bench --compile --methods auto --threads 1`; "
         "[all rows](../results/compiled/steps.json).",
     ]
     return "\n".join(lines)

@@ -70,18 +70,21 @@ def bench(
         names, n=n, clean=numbers, threads=counts, with_peers=peers, with_compiled=compiled,
         methods=METHODS if methods is None else methods.split(","), seconds=seconds, device=device, out=out,
     ):  # fmt: skip
-        first = part[0]
-        console.print(
-            f"\nn={first.n}, m={first.m}, {first.threads} threads: a plain step takes "
-            f"{first.milliseconds:.1f} ms; {first.zero_share:.0%} of the weights are zero"
-        )
-        console.print(_table(part, compiled=compiled))
+        console.print(_heading(part[0]), _table(part, compiled=compiled), sep="\n")
     if out is not None:
         from ..report import write_bench_figure
 
         kept = json.loads(out.read_text(encoding="utf-8"))["rows"]  # also of earlier calls
         figure = write_bench_figure(kept, out.with_suffix(".svg"))
         console.print(f"\n{out} and {figure}", soft_wrap=True)
+
+
+def _heading(plain: Measurement) -> str:
+    """The setting, and what a plain step takes in it."""
+    return (
+        f"\nn={plain.n}, m={plain.m}, {plain.threads} threads: a plain step takes "
+        f"{plain.milliseconds:.1f} ms; {plain.zero_share:.0%} of the weights are zero"
+    )
 
 
 def _table(rows: Sequence[Measurement], *, compiled: bool) -> Table:

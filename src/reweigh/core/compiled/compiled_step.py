@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule, Node
 
+from ...errors import UnsupportedModelError
 from ..backends import Choice
 from ..backends.ghost import without_autocast
 from ..model import Snapshot, on_host, sources_of, with_gradient
@@ -22,6 +23,7 @@ from ..torch_internals import OpOverload, is_mutable, same_random_numbers, writt
 from .capture import CapturedPass
 from .traced_step import FIRST_OUTPUTS, TracedStep
 
+MOST_OPERATIONS = 30_000  # of a step: such a graph takes a compiler the better part of an hour
 CUDA_GRAPHS = ("reduce-overhead", "max-autotune")  # modes of torch.compile that record them
 
 
@@ -149,6 +151,11 @@ def compiled(
         return traced.train(inputs[:count], losses, values, inputs[end:])
 
     graphs = [written_down(whole, (*flat, *state))]
+    if (size := len(graphs[0].graph.nodes)) > MOST_OPERATIONS:
+        raise UnsupportedModelError(
+            f"the step has {size} operations, which take very long to compile; expected at most "
+            f"{MOST_OPERATIONS}: cut sequences through recurrent layers shorter"
+        )
     if any(map(_draws, graphs)):
         first = written_down(clean, flat)
         middle = [flat[0].new_empty(1), *(p.detach() for p in parameters)]

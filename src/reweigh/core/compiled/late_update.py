@@ -22,16 +22,17 @@ from ..backends.ghost import Capture, Contact, Layouts, RecordedContact
 from ..ops import Convolution, Layer, Linear
 from ..torch_internals import version_of
 
-WORTH = 2e6  # products per layer, on average: what some calls from Python cost
+WORTH = 3e7  # products per layer, on average: half of them take longer than some calls from Python
 
 
-def pays(contacts: Sequence[RecordedContact], parameters: Sequence[Tensor]) -> bool:
+def pays(contacts: Sequence[Contact], parameters: Sequence[Tensor]) -> bool:
     """Whether leaving out examples saves more products than it takes calls."""
     return sum(_products(c, parameters) for c in contacts) > WORTH * len(contacts)
 
 
-def _products(contact: RecordedContact, parameters: Sequence[Tensor]) -> int:
+def _products(contact: Contact, parameters: Sequence[Tensor]) -> int:
     """Of the weight gradient of a linear layer or a convolution: (elements of y) (elements of W) / out."""
+    assert isinstance(contact, RecordedContact)
     layer = contact.layer
     if not isinstance(layer, Linear) and layer.rules is not Convolution:
         return 0
@@ -44,7 +45,7 @@ def _products(contact: RecordedContact, parameters: Sequence[Tensor]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """A layer of the trace; where its inputs, its fixed tensors and its g are among those handed over."""
+    """A layer without tensors; where its inputs, its fixed ones and its g are among those handed over."""
 
     layer: Layer
     shape: tuple[int, ...]
@@ -75,10 +76,11 @@ class LateUpdate:
     def _taken(self, contact: RecordedContact, g: Tensor) -> _Part:
         layer = contact.layer
         fixed = [self._place(x) if isinstance(x, Tensor) else None for x in layer.fixed]
-        return _Part(
-            layer, contact.shape, contact.func,
-            [self._place(x) for x in layer.inputs], fixed, self._place(g),
-        )  # fmt: skip
+        inputs = [self._place(x) for x in layer.inputs]
+        # Tensors of the trace are not kept: each run has its own.
+        plain = tuple(None if isinstance(x, Tensor) else x for x in layer.fixed)
+        empty = replace(layer, inputs=(), fixed=plain)
+        return _Part(empty, contact.shape, contact.func, inputs, fixed, self._place(g))
 
     def _place(self, tensor: Tensor) -> int:
         """Where a tensor is in `tensors`, each of which is there once."""
@@ -104,15 +106,17 @@ class LateUpdate:
             self._outputs.append((False, kept.index(node, first) - first))
         end.args = (kept,)
         graph.recompile()
+        self.tensors.clear()
 
     def gradient(
         self,
         inputs: Sequence[Tensor],
-        handed: Sequence[Tensor],
+        handed: list[Tensor],
         weights: Tensor,
         parameters: Sequence[Tensor],
     ) -> list[Tensor]:
-        """sum_i weights_i grad f_i for each touched parameter. inputs: of the graph. handed: by it."""
+        """sum_i weights_i grad f_i for each touched parameter. inputs: of the graph. handed: by it;
+        emptied, so that each is freed once it has been used."""
         tensors = [(inputs if given else handed)[i] for given, i in self._outputs]
         contacts: list[Contact] = []
         for part in self._parts:
@@ -125,6 +129,8 @@ class LateUpdate:
                 RecordedContact(layer, None, part.shape, parameters, part.func, versions)
             )
         outputs = [tensors[part.g] for part in self._parts]
+        handed.clear()
+        del tensors, own, fixed, layer
         touched = [parameters[i] for i in self.touched]
         found = Capture(contacts, outputs, self._layouts, self._n).consume(weights, touched)
         return [

@@ -31,7 +31,7 @@ from ..rounding import tolerance
 from ..safeguard import NextBatchJudge, Safeguard
 from ..step import Step
 from ..torch_internals import any_global_hook
-from .agreement import difference
+from .agreement import Named, difference, with_last_bit_changed
 from .capture import CapturedPass, LossCapture
 from .compiled_step import CompiledNumbers, CompiledStep, compiled
 from .traced_step import STATE, WAYS, InputPlaces, TracedStep
@@ -192,7 +192,12 @@ class CompiledRoute:
             before.restore()
             run = built.first_run if step is None else built.run
             outcome = run(passes.train, passes.clean, state)
-            wrong = _difference(reference, truth, outcome, view, after)
+
+            def nudged() -> tuple[Reference, Sequence[Tensor | None]]:
+                before.restore()
+                return self._nudged(reference.direction, train, clean)
+
+            wrong = _difference(reference, truth, outcome, view, after, nudged)
         except Exception as error:
             wrong = in_short(error)
         if wrong is not None or finished is not None:
@@ -212,6 +217,20 @@ class CompiledRoute:
             return finished, finished.clean_loss.reshape(1), built.choice
         self._keep(outcome)
         return outcome.step(), outcome.clean_losses, built.choice
+
+    def _nudged(
+        self, direction: Direction, train: Batch, clean: Batch
+    ) -> tuple[Reference, Sequence[Tensor | None]]:
+        """The eager step and its gradient, after a change in the last bit of every parameter."""
+        kept = [p.data for p in direction.parameters]
+        try:
+            for p in direction.parameters:
+                p.data = with_last_bit_changed(p)
+            step = self._reference(train, clean)
+            return step, step.gradient()
+        finally:
+            for p, data in zip(direction.parameters, kept, strict=True):
+                p.data = data
 
     def _refuse(self, passes: Passes | None, why: str) -> None:
         """Not these graphs again; nothing at all, if nothing was compiled before."""
@@ -305,28 +324,48 @@ def _difference(
     outcome: CompiledNumbers,
     view: ModelView,
     after: Snapshot,
+    nudged: Callable[[], tuple[Reference, Sequence[Tensor | None]]],
 ) -> str | None:
-    """What the compiled step got wrong; None if nothing."""
+    """What the compiled step got wrong; None if nothing. nudged: as in `difference`; it may leave the
+    state of another step behind, which is undone."""
+    kind = view.precision(reference.losses)
+    if not after.alike(tolerance(kind)):
+        return "it leaves buffers or random numbers in another state"
     by_id = {id(p): g for p, g in zip(outcome.touched, outcome.gradient, strict=True)}
     theta = reference.direction.parameters
     if {id(p) for p, g in zip(theta, truth, strict=True) if g is not None} != set(by_id):
         return "it reaches other parameters than the eager step"
     some = [(by_id[id(p)], g) for p, g in zip(theta, truth, strict=True) if g is not None]
-    factor, kind = outcome.factor, view.precision(reference.losses)
-    wrong = difference(
-        {"losses": outcome.losses, "scores": outcome.scores, "clean loss": outcome.clean_loss},
-        {
-            "losses": reference.losses,
-            "scores": reference.scores,
-            "clean loss": reference.clean_loss,
-        },
+    factor = outcome.factor
+
+    def scaled(gradient: Sequence[Tensor | None]) -> list[Tensor]:
+        pairs = zip(gradient, truth, strict=True)
+        return [
+            (right if g is None else g).detach() * factor.to(right.dtype)
+            for g, right in pairs
+            if right is not None
+        ]
+
+    def once_more() -> tuple[Named, list[Tensor]]:
+        try:
+            step, gradient = nudged()
+            return _values(step), scaled(gradient)
+        finally:
+            after.restore()
+
+    return difference(
+        _values(outcome),
+        _values(reference),
         [mine for mine, _ in some],
-        [right.detach() * factor.to(right.dtype) for _, right in some],
+        scaled(truth),
         kind,
+        once_more,
     )
-    if wrong is None and not after.alike(tolerance(kind)):
-        return "it leaves buffers or random numbers in another state"
-    return wrong
+
+
+def _values(step: Reference | CompiledNumbers) -> Named:
+    """What is compared besides the gradient."""
+    return {"losses": step.losses, "scores": step.scores, "clean loss": step.clean_loss}
 
 
 def in_short(error: BaseException) -> str:

@@ -22,7 +22,7 @@ Cost: as ghost or forward_mode, without their Python. d is computed at once, so 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
 from ..backends import ForwardMode, TrainPass
-from ..backends.ghost import Capture, Layouts, read
+from ..backends.ghost import GhostPass, Layouts, read, watched_pass
 from ..clean import collected, paying
 from ..model import Direction, ModelView, on_host
 from ..proof import Records
@@ -102,9 +102,15 @@ class InputPlaces:
 @dataclass(frozen=True)
 class RealFacts:
     """What the trace takes from real tensors. written: places of buffers that the forward writes.
-    For ghost, layouts: where the examples lie; late: whether the update is left to late_update.py."""
+    batch: places of what is no parameter or buffer.
 
-    written: frozenset[int]
+    For ghost, watched: whether its contacts are found by watching the forward, or else by reading the
+    graph. layouts: where the examples lie. late: whether the update is left to late_update.py.
+    """
+
+    written: frozenset[int] = frozenset()
+    batch: tuple[int, ...] = ()
+    watched: bool = False
     layouts: Layouts = ()
     late: bool = False
 
@@ -131,7 +137,7 @@ class TracedStep:
         self.touched: list[int] = []
         self.late: LateUpdate | None = None
         self._train, self._clean = train.graph, clean.graph
-        self._facts = RealFacts(frozenset())
+        self._facts = RealFacts()
 
     def settle(self, flat: Sequence[Tensor]) -> None:
         """Find out, on real tensors, what the trace needs to know. The model stays as it is.
@@ -149,26 +155,58 @@ class TracedStep:
             if i >= len(theta)
             and (version_of(x) != before[i] or not _equal(x, values[i - len(theta)]))
         }
-        found = self._layouts(theta, losses) if self.way == "ghost" else ((), False)
-        self._facts = RealFacts(frozenset(written), *found)
+        own = {id(p) for p in self.view.parameters}
+        own |= {id(b) for module in self.view.modules for b in module.buffers(recurse=False)}
+        batch = tuple(i for i in range(len(theta), len(private)) if id(flat[i]) not in own)
+        self._facts = RealFacts(frozenset(written), batch)
+        if self.way == "ghost":
+            del losses  # and with them the graph
+            self._facts = self._located([*theta, *(x.detach() for x in rest)])
 
-    def _layouts(self, theta: Sequence[Tensor], losses: Tensor) -> tuple[Layouts, bool]:
-        """Where the examples lie, and whether it pays to leave some out of the update."""
-        if losses.ndim != 1:
+    def _located(self, inputs: Sequence[Tensor]) -> RealFacts:
+        """With what ghost needs to know; by the first of its engines that can follow the pass."""
+        theta: list[Any] = list(inputs[: len(self.names)])
+        direction = Direction(self.names, tuple(theta), [torch.ones_like(p) for p in theta])
+        try:
+            return self._layouts(inputs, direction, replace(self._facts, watched=False))
+        except UnsupportedModelError:
+            return self._layouts(inputs, direction, replace(self._facts, watched=True))
+
+    def _layouts(
+        self, inputs: Sequence[Tensor], direction: Direction, facts: RealFacts
+    ) -> RealFacts:
+        own = [x.clone() if i in facts.written else x for i, x in enumerate(inputs)]
+        run = self._ghost_pass(own, direction, facts)
+        if run.parts is not None:
             raise UnsupportedModelError("a loss with several parts an example")
-        reading = read(losses, theta)
+        if run.by_data:
+            raise UnsupportedModelError("rows are moved by indices that come from data")
+        run.require_seen(self.names, direction.parameters)
+        layouts = run.layouts(self.names, direction.parameters)
+        if not run.certain:
+            raise UnsupportedModelError("this batch does not tell where its examples lie")
+        late = not facts.watched and on_host(run.losses)
+        late = late and pays(run.contacts, direction.parameters)
+        return replace(facts, layouts=layouts, late=late)
+
+    def _ghost_pass(
+        self, inputs: Sequence[Tensor], direction: Direction, facts: RealFacts
+    ) -> GhostPass:
+        """The pass over the train batch, and its contacts."""
+
+        def loss(_: nn.Module, __: Any) -> Tensor:
+            return self._losses(self._train, self.places.train, inputs)
+
+        if facts.watched:
+            batch = [inputs[i] for i in facts.batch]
+            return watched_pass(TrainPass(self.view, loss, batch), direction, Records())
+        losses = loss(self.view.model, ())
+        reading = read(losses, direction.parameters)
         if reading is None:
             raise UnsupportedModelError(
                 "a parameter is used by an operation that core/ops cannot read"
             )
-        if reading.by_data:
-            raise UnsupportedModelError("rows are moved by indices that come from data")
-        run = reading.ghost_pass(self.view, losses, Records())
-        run.require_seen(self.names, theta)
-        layouts = run.layouts(self.names, theta)
-        if not run.certain:
-            raise UnsupportedModelError("this batch does not tell where its examples lie")
-        return layouts, on_host(losses) and pays(reading.contacts, theta)
+        return reading.ghost_pass(self.view, losses, Records())
 
     @property
     def written(self) -> frozenset[int]:
@@ -231,24 +269,16 @@ class TracedStep:
         return [*first, *(g for g in found if g is not None), *new]
 
     def _by_ghost(self, inputs: Sequence[Tensor], direction: Direction) -> Parts:
-        theta = direction.parameters
-        losses = self._losses(self._train, self.places.train, inputs)
-        reading = read(losses, theta)
-        layouts = self._facts.layouts
-        if reading is None or len(reading.contacts) != len(layouts):
+        theta, layouts = direction.parameters, self._facts.layouts
+        run = self._ghost_pass(inputs, direction, self._facts)
+        if len(run.contacts) != len(layouts):
             raise UnsupportedModelError("the traced pass has other layers than the real one")
-        edges = [contact.edge for contact in reading.contacts if contact.edge is not None]
-        found = torch.autograd.grad(losses, edges, torch.ones_like(losses), allow_unused=True)
-        outputs = [
-            losses.new_zeros(c.shape) if g is None else g
-            for c, g in zip(reading.contacts, found, strict=True)
-        ]
+        capture = run.capture(layouts, None, keep=False)
         with torch.no_grad():
-            capture = Capture(list(reading.contacts), outputs, layouts, len(losses))
-            scores = capture.scores(direction.values, losses, None)
-        reached = [p for p in theta if id(p) in reading.leaves]
+            scores = capture.scores(direction.values, run.losses, run.direct)
+        places = [i for i, p in enumerate(theta) if id(p) in run.leaves]
+        reached = [theta[i] for i in places]
         if self._facts.late:
-            places = [i for i, p in enumerate(theta) if id(p) in reading.leaves]
             self.late = LateUpdate(capture, places)
 
         def gradient(weights: Tensor) -> list[Tensor | None]:
@@ -257,7 +287,7 @@ class TracedStep:
             by_id = {id(p): g for p, g in zip(reached, parts, strict=True)}
             return [by_id.get(id(p)) for p in theta]
 
-        return losses.detach(), scores, gradient
+        return run.losses.detach(), scores, gradient
 
     def _by_tangents(self, inputs: Sequence[Tensor], direction: Direction) -> Parts:
         def loss(_: nn.Module, __: Any) -> Tensor:

@@ -19,7 +19,7 @@ and for parameters that `fully_shard` has spread:
 """
 
 from .contact import Contact
-from .engine import Capture, Ghost, Layouts, SeveralLosses, without_autocast
+from .engine import Capture, Ghost, GhostPass, Layouts, SeveralLosses, without_autocast
 from .from_dispatch import watched_pass
 from .from_graph import CleanFactors, RecordedContact, plain_pass, read
 from .one_pass import OnePass

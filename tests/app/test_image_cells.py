@@ -174,7 +174,7 @@ def test_which_columns_hold_images(tmp_path, folders):
     twice = table.append_column("mask", table.column("image"))
     pq.write_table(twice, tmp_path / "b.parquet")
     asked = {"data": tmp_path / "b.parquet", "clean": tmp_path / "b.parquet", "target": "label"}
-    with pytest.raises(SettingError, match="images in image, mask.*--image"):
+    with pytest.raises(SettingError, match=r"images in image, mask.*--image"):
         train(Options(**asked, **QUICK), tmp_path / "run")
     with pytest.raises(DataError, match="'length' holds no images"):
         train(Options(**asked, image="length", **QUICK), tmp_path / "run")

@@ -102,6 +102,11 @@ def test_lists_name_column_row_and_path(trained):
     assert said["file"].tolist() == [f"image[{k}] {p['path']}" for k, p in enumerate(paths)]
 
 
+def test_formats_for_programs_that_open_files_are_refused(trained):
+    with pytest.raises(DataError, match="write them to files, and train on the folder"):
+        write_audit_list(trained / "run", trained / "listed", form="huggingface")
+
+
 def test_the_review_page_shows_the_very_image(trained):
     suspects = pd.read_parquet(trained / "run" / "suspects.parquet")
     cells = pq.read_table(trained / "rows.parquet").column("image").to_pylist()

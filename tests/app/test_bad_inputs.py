@@ -306,6 +306,7 @@ BAD_OPTIONS = (
     ("--leave-out", "nowhere.csv"), ("--also-clean", "data.csv"), ("--leave-out", "data.csv"),
     ("--data", "."), ("--data", "nowhere.csv"), ("--data", "/dev/null"), ("--clean", "."),
     ("--clean", "/dev/null"), ("--data", ""), ("--out", "data.csv"), ("--out", "/proc/nothing"),
+    ("--trees", "lightgmb"), ("--trees", ""), ("--image", "nothing"), ("--image", "town"),
     ("--no-such-option",), ("--resume-with", "nowhere.csv"), ("extra",),
 )  # fmt: skip
 

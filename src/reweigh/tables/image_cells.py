@@ -188,9 +188,7 @@ class _ImageColumn:
             counts = [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)]
             kind = file.schema_arrow.field(column).type
             part = f"{column}.{BYTES}" if arrow("types").is_struct(kind) else column
-            self._read = lambda group: _bytes(
-                file.read_row_group(group, columns=[part]).column(0).combine_chunks()
-            )
+            self._read = lambda group: _bytes(file.read_row_group(group, columns=[part]).column(0))
         self._ends = np.cumsum(counts)
 
     def at(self, row: int) -> bytes | None:

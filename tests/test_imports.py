@@ -30,7 +30,7 @@ IMPORTS = {
     "clean_set": {"core"},
     "models": set(),
     "audit": set(),
-    "candidates": {"rng"},
+    "candidates": {"optional", "rng"},
     "sentinels": {"candidates", "rng", "runs"},
     "encoders": {"optional", "tables"},
     "data": {"encoders", "files", "optional", "rng", "tables", "text"},

@@ -8,6 +8,7 @@ import os
 import random
 import signal
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -305,6 +306,7 @@ BAD_OPTIONS = (
     ("--leave-out", "nowhere.csv"), ("--also-clean", "data.csv"), ("--leave-out", "data.csv"),
     ("--data", "."), ("--data", "nowhere.csv"), ("--data", "/dev/null"), ("--clean", "."),
     ("--clean", "/dev/null"), ("--data", ""), ("--out", "data.csv"), ("--out", "/proc/nothing"),
+    ("--trees", "lightgmb"), ("--trees", ""), ("--image", "nothing"), ("--image", "town"),
     ("--no-such-option",), ("--resume-with", "nowhere.csv"), ("extra",),
 )  # fmt: skip
 
@@ -331,3 +333,15 @@ def test_a_named_pipe_does_not_hang(capsys, tmp_path, monkeypatch, tables):
     code, line = run(capsys, *arguments(files))
     assert code == 2
     assert "a pipe or a device" in line
+
+
+def test_more_than_a_thousand_columns_end(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    for name, rows in (("data", 40), ("clean", 12)):
+        label = np.arange(rows) % 2
+        frame = pd.DataFrame(draw.normal(label[:, None], 1, (rows, 1500)).round(2)).add_prefix("c")
+        frame.assign(label=np.array(["eel", "dog"])[label]).to_csv(f"{name}.csv", index=False)
+    files = {"data": tmp_path / "data.csv", "clean": tmp_path / "clean.csv"}
+    code, line = run(capsys, *arguments(files))
+    assert code == 0, line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pandas as pd
@@ -11,10 +12,10 @@ import pytest
 import torch
 
 import reweigh
-from reweigh.app import Options, Signs, contest, train
+from reweigh.app import Options, Signs, contest, train, write_audit_list
 from reweigh.candidates import recipes
 from reweigh.cli import main
-from reweigh.errors import DataError, ReweighError, SettingError
+from reweigh.errors import DataError, MissingExtraError, ReweighError, SettingError
 from reweigh.report.run import render
 from support.own_data import images, table, texts, write_tables
 
@@ -246,3 +247,23 @@ def test_a_regression_has_candidates(tmp_path):
     off = reweigh.load(tmp_path / "one").predict(new) - new["price"]
     assert one["figure"] == pytest.approx(np.abs(off).mean(), rel=1e-3)
     assert one["candidates"][0]["error"] == pytest.approx(np.sqrt(np.mean(off**2)), rel=1e-3)
+
+
+def test_trees_of_lightgbm_are_read_without_it(tmp_path, monkeypatch):
+    """The saved model is arrays: a machine without LightGBM predicts, audits and exports the same."""
+    pytest.importorskip("lightgbm", reason="lightgbm is not installed: reweigh[trees]")
+    write_tables(tmp_path, rows=60, clean=20)
+    asked = {"data": tmp_path / "rows.csv", "clean": tmp_path / "checked.csv", "target": "label"}
+    options = Options(**asked, steps=3, method="boosting_corrected", trees="lightgbm")
+    summary = train(options, tmp_path / "run")
+    assert summary["candidates"][0]["title"].startswith("gradient boosting (LightGBM)")
+    before = reweigh.load(tmp_path / "run").predict_proba(tmp_path / "rows.csv")
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    predictor = reweigh.load(tmp_path / "run")
+    np.testing.assert_array_equal(predictor.predict_proba(tmp_path / "rows.csv"), before)
+    write_audit_list(tmp_path / "run", tmp_path / "audit.csv")
+    with torch.no_grad():
+        said = predictor.module()(torch.from_numpy(predictor.encoded(tmp_path / "rows.csv")))
+    np.testing.assert_allclose(said.numpy(), before, atol=1e-5)
+    with pytest.raises(MissingExtraError, match=r"reweigh\[trees\]"):
+        train(options, tmp_path / "again")

@@ -73,3 +73,11 @@ def test_what_it_cannot_be(here, tmp_path):
     (tmp_path / "text" / "config.json").write_text('{"model_type": "bert", "hidden_size": 8}')
     with pytest.raises(DataError, match="does not say what images"):
         train(asked(here, encoder=tmp_path / "text"), tmp_path / "c")
+
+
+def test_a_timm_folder_is_refused_by_name(here, tmp_path):
+    timm = {"architecture": "resnet18", "num_classes": 1000, "pretrained_cfg": {"tag": "a1_in1k"}}
+    (tmp_path / "timm").mkdir()
+    (tmp_path / "timm" / "config.json").write_text(json.dumps(timm))
+    with pytest.raises(DataError, match=r"timm model \(resnet18\).*torchvision.*--model"):
+        train(asked(here, encoder=tmp_path / "timm"), tmp_path / "run")

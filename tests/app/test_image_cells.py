@@ -102,6 +102,11 @@ def test_lists_name_column_row_and_path(trained):
     assert said["file"].tolist() == [f"image[{k}] {p['path']}" for k, p in enumerate(paths)]
 
 
+def test_formats_for_programs_that_open_files_are_refused(trained):
+    with pytest.raises(DataError, match="write them to files, and train on the folder"):
+        write_audit_list(trained / "run", trained / "listed", form="huggingface")
+
+
 def test_the_review_page_shows_the_very_image(trained):
     suspects = pd.read_parquet(trained / "run" / "suspects.parquet")
     cells = pq.read_table(trained / "rows.parquet").column("image").to_pylist()
@@ -174,7 +179,7 @@ def test_which_columns_hold_images(tmp_path, folders):
     twice = table.append_column("mask", table.column("image"))
     pq.write_table(twice, tmp_path / "b.parquet")
     asked = {"data": tmp_path / "b.parquet", "clean": tmp_path / "b.parquet", "target": "label"}
-    with pytest.raises(SettingError, match="images in image, mask.*--image"):
+    with pytest.raises(SettingError, match=r"images in image, mask.*--image"):
         train(Options(**asked, **QUICK), tmp_path / "run")
     with pytest.raises(DataError, match="'length' holds no images"):
         train(Options(**asked, image="length", **QUICK), tmp_path / "run")

@@ -91,6 +91,17 @@ def test_suspects_show_the_row_and_say_why(run):
     assert 0.5 <= first["probability"] <= 1
 
 
+def test_a_suspect_that_helped_most_of_the_time_is_explained(run):
+    """A high mean weight and a suspect label seem to contradict each other; the sentence says why not."""
+    suspects = pq.read_table(run[0] / "run" / "suspects.parquet").to_pandas()
+    suspects = suspects[suspects["seen"] > 0]
+    helped = suspects["zero_share"] < 0.5
+    assert helped.any()
+    assert not helped.all()
+    alone = suspects["why"].str.contains("suspect for its label alone")
+    assert (alone == helped).all()
+
+
 def test_source_json_is_what_was_agreed(run):
     folder, *_ = run
     source = json.loads((folder / "run" / "source.json").read_text())

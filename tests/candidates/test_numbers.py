@@ -24,7 +24,7 @@ from reweigh.candidates import (
     number_candidates,
     plain_names,
 )
-from reweigh.candidates.blend import PRIOR_OF_NUMBERS
+from reweigh.candidates.blend import DOUBT, PRIOR_OF_NUMBERS
 from reweigh.candidates.plain import on_near
 
 
@@ -93,18 +93,31 @@ def test_weights_are_the_brute_force_optimum():
     assert mean_weights(said, labels).sum() == pytest.approx(1)
 
 
-def test_a_blend_of_numbers_is_better_than_each_and_leaves_the_biased_out():
+def test_a_blend_of_numbers_is_better_than_each_and_leaves_the_bad_out():
     draw = np.random.default_rng(3)
     labels = draw.normal(size=150)
-    off = {"a": draw.normal(0, 0.5, 150), "b": draw.normal(0, 0.6, 150), "biased": np.full(150, 4.0)}  # fmt: skip
+    off = {"a": draw.normal(0, 0.5, 150), "b": draw.normal(0, 0.6, 150), "bad": draw.normal(0, 4.0, 150)}  # fmt: skip
     judged = [Judgement(name, (labels + each)[None, :, None], 0) for name, each in off.items()]
     found = blend(judged, labels, [np.arange(150)[k::5] for k in range(5)])
     assert {member.name for member in found.members} == {"a", "b"}
     best = max(each.right(labels).mean() for each in judged)
     assert found.judgement.right(labels).mean() > best
     together = mixed(found.members, {e.name: e.probabilities[0] for e in judged})[:, 0]
-    by_hand = sum(m.weight * (labels + off[m.name]) for m in found.members)
+    by_hand = sum(m.weight * (labels + off[m.name] + m.shift) for m in found.members)
     assert together == pytest.approx(by_hand)
+
+
+def test_a_candidate_that_is_off_to_one_side_is_shifted():
+    draw = np.random.default_rng(4)
+    labels = draw.normal(size=90)
+    off = {"even": draw.normal(0, 0.5, 90), "high": 2 + draw.normal(0, 0.4, 90)}
+    judged = [Judgement(name, (labels + each)[None, :, None], 0) for name, each in off.items()]
+    found = blend(judged, labels, [np.arange(90)[k::5] for k in range(5)])
+    members = {member.name: member for member in found.members}
+    for name, member in members.items():
+        assert member.shift == pytest.approx(-off[name].sum() / (90 + DOUBT))
+    assert members["high"].weight > members["even"].weight
+    assert found.judgement.right(labels).mean() > judged[0].right(labels).mean()
 
 
 def test_far_numbers_are_not_learnt(problem):

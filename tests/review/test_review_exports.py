@@ -57,6 +57,17 @@ def test_a_table_keeps_every_byte_but_the_corrected_cells(tmp_path):
     ]
 
 
+def test_tabs_stay_tabs_in_a_file_of_that_name(tmp_path):
+    text = (table_run(tmp_path / "first").parent / "pets.csv").read_text().replace(",", "\t")
+    folder = table_run(tmp_path, text=text)
+    (tmp_path / "pets.csv").rename(tmp_path / "pets.tsv")
+    source = (folder / "source.json").read_text()
+    (folder / "source.json").write_text(source.replace("pets.csv", "pets.tsv"))
+    made = exported(folder, *DECISIONS)
+    assert made.files[0].name == "corrected.tsv"
+    assert made.files[0].read_text().splitlines()[1 + 1] == "pet 1\t-4.5\tdog"
+
+
 def test_confirmed_rows_are_those_kept_or_relabelled(tmp_path):
     folder = table_run(tmp_path)
     exported(folder, *DECISIONS)

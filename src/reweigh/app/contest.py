@@ -243,6 +243,10 @@ def names_for(prepared: Prepared, options: Options) -> tuple[str, ...]:
     """The candidates that are asked for, of those for such data."""
     kind, classes = prepared.inspected.kind, len(prepared.classes)
     trees = kind == "table" and classes <= MOST_FOR_TREES
+    if trees:
+        all_candidates.boosting_of(
+            options.trees, seed=options.seed
+        )  # refused now, if it is not there
     plain = all_candidates.plain_names(trees=trees, numbers=not classes)
     every = (*TITLES, *(plain if classes <= MOST_CLASSES and options.model is None else ()))
     if options.method is not None:

@@ -131,6 +131,7 @@ class BlendModule(nn.Module):
         total = math.fsum(member.weight for member in members)
         self.weights = [member.weight / total for member in members]
         self.sharpness = [member.sharpness for member in members]
+        self.shift = math.fsum(w * m.shift for w, m in zip(self.weights, members, strict=True))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """[n, classes]."""
@@ -142,7 +143,7 @@ class BlendModule(nn.Module):
                 p = powers / powers.sum(1, keepdim=True)
             mixed = weight * p if mixed is None else mixed + weight * p
         assert mixed is not None, "a winner has a part"
-        return mixed
+        return mixed + self.shift if self.shift else mixed
 
 
 def exported_parts(
@@ -151,7 +152,7 @@ def exported_parts(
     """The winner of a run as a module; `numbers`: of a regression, in scaled units."""
     modules = [_module(part, options, numbers=numbers) for part in parts]
     members = [part.member for part in parts]
-    alone = len(parts) == 1 and members[0].sharpness == 1
+    alone = len(parts) == 1 and members[0].sharpness == 1 and not members[0].shift
     return modules[0] if alone else BlendModule(modules, members)
 
 

@@ -82,6 +82,12 @@ def new_backbone(path: str, outputs: int, *, frozen: bool = True) -> BackboneNet
 def backbone_pixels(path: Path) -> BackbonePixels:
     """Read how a model wants its images: preprocessor_config.json, or else config.json."""
     config, wants = _json(path / "config.json"), {}
+    if "architecture" in config and "model_type" not in config:
+        raise DataError(
+            f"{path} is a timm model ({config['architecture']}), and timm needs torchvision, which does not "
+            "load beside a CPU build of PyTorch; expected an image model of transformers, or give a "
+            "network of your own: --model PACKAGE.MODULE:FACTORY"
+        )
     if (path / "preprocessor_config.json").is_file():
         wants = _json(path / "preprocessor_config.json")
     size: Any = wants.get("size") or config.get("image_size")

@@ -57,7 +57,9 @@ def save_winner(
     write_whole(folder / RunFile.WINNER_ARRAYS, save(arrays))
     kinds = ["network" if isinstance(p.model, nn.Module) else p.model.kind for p in parts]
     described = [
-        WinnerPart(p.member.name, kind, p.features, p.member.weight, p.member.sharpness)
+        WinnerPart(
+            p.member.name, kind, p.features, p.member.weight, p.member.sharpness, p.member.shift
+        )
         for p, kind in zip(parts, kinds, strict=True)
     ]
     write(folder / RunFile.WINNER, Winner(name, tuple(described)))
@@ -114,7 +116,8 @@ def load_winner(folder: Path, network: Network, batch: BatchOptions) -> WinnerMo
 
 
 def _part(k: int, part: WinnerPart, arrays: Arrays, network: Network) -> KeptPart:
-    mine, member = _under(str(k), arrays), Member(part.name, part.weight, part.sharpness)
+    mine = _under(str(k), arrays)
+    member = Member(part.name, part.weight, part.sharpness, part.shift)
     if part.kind != "network":
         return KeptPart(member, part.features, KINDS[part.kind].of(mine))
     model = make_model(network)

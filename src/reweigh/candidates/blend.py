@@ -15,10 +15,15 @@ The second problem is concave, and expectation maximisation, which raises it in 
 A row that candidate k was not judged on counts with the weights of the others alone, divided by their
 sum s_i; r_ik is then w_k / s_i for k (the draws that were in vain), and w is divided by its sum.
 
-In a regression, where k says the number f_k, y is normal around their weighted mean, v being the smallest
-mean squared error of a candidate; this is concave, too:
+In a regression, where k says the number f_k, each is first moved by what it misses in the mean over its m rows,
+as far as these can be believed; then y is normal around their weighted mean, v being the smallest mean squared
+error of a candidate; this is concave, too:
 
+    shift       d_k = m / (m + DOUBT) mean_i (y_i - f_k),   f_k + d_k in place of f_k
     weights     w maximises     - sum_i (y_i - sum_k w_k f_k)^2 / (2 v)  +  PRIOR_OF_NUMBERS / K sum_k log w_k
+
+Numbers that are wrong to one side move every candidate that learnt them by about the same: the shift takes that
+back, where weights alone could only leave the candidate out.
 
 How good the blend is, is judged on each part of the rows by weights that the other parts gave.
 """
@@ -38,6 +43,8 @@ BLEND = "blend"
 PRIOR, SPREAD = 5.0, 0.5
 PRIOR_OF_NUMBERS = 1.0
 """Less than of classes: a biased member moves a mean of numbers, where a vote of classes stays."""
+DOUBT = 10.0
+"""The weight, in rows, of "it misses nothing in the mean"."""
 SMALLEST = 0.02
 """Members with less weight are left out: they cost time and change nothing."""
 SETTLED, MOST = 1e-7, 5000
@@ -45,11 +52,12 @@ SETTLED, MOST = 1e-7, 5000
 
 @dataclass(frozen=True)
 class Member:
-    """A candidate in the blend; the weights of all sum to one."""
+    """A candidate in the blend; the weights of all sum to one. `shift` is added to its numbers."""
 
     name: str
     weight: float
     sharpness: float
+    shift: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,16 +92,19 @@ def blend(judgements: Sequence[Judgement], labels: Labels, parts: Folds) -> Blen
 
 
 def mixed(members: Sequence[Member], said: Mapping[str, Reals]) -> Reals:
-    """The mean by weights, of the probabilities by name."""
+    """The mean by weights, of the probabilities or numbers by name."""
     total = sum(member.weight for member in members)
-    parts = (m.weight / total * sharpened(said[m.name], m.sharpness) for m in members)
+    parts = (m.weight / total * (sharpened(said[m.name], m.sharpness) + m.shift) for m in members)
     return np.asarray(sum(parts))
 
 
 def _members(said: Mapping[str, Reals], labels: Labels) -> tuple[Member, ...]:
+    shifts = dict.fromkeys(said, 0.0)
     if are_numbers(labels):
         sharp = dict.fromkeys(said, 1.0)
-        weights = mean_weights(np.stack([_mean(p[..., 0]) for p in said.values()]), labels)
+        numbers = {name: _mean(p[..., 0]) for name, p in said.items()}
+        shifts = {name: shift(each, labels) for name, each in numbers.items()}
+        weights = mean_weights(np.stack([numbers[k] + shifts[k] for k in said]), labels)
     else:
         sharp = {name: sharpness(p, labels) for name, p in said.items()}
         likely = np.stack([_likely(sharpened(p, sharp[name]), labels) for name, p in said.items()])
@@ -101,7 +112,9 @@ def _members(said: Mapping[str, Reals], labels: Labels) -> tuple[Member, ...]:
     weights = np.where(weights < SMALLEST, 0, weights)
     weights /= weights.sum()
     return tuple(
-        Member(name, float(w), sharp[name]) for name, w in zip(said, weights, strict=True) if w
+        Member(name, float(w), sharp[name], shifts[name])
+        for name, w in zip(said, weights, strict=True)
+        if w
     )
 
 
@@ -156,6 +169,12 @@ def mixture_weights(likely: Reals, *, prior: float = PRIOR) -> Reals:
         if np.abs(weights - before).max() < SETTLED:
             break
     return weights
+
+
+def shift(numbers: Reals, labels: Reals) -> float:
+    """d for numbers [m], NaN where nothing was said."""
+    missed = (labels - numbers)[~np.isnan(numbers)]
+    return float(missed.sum() / (len(missed) + DOUBT))
 
 
 def mean_weights(said: Reals, labels: Reals, *, prior: float = PRIOR_OF_NUMBERS) -> Reals:

@@ -40,11 +40,11 @@ class RowContent:
     def __init__(self, source: RunSource, *, files: bool = False) -> None:
         self.source = source
         if source.kind == "images":
-            inside = is_image_archive(source.data) or source.image_column is not None
-            if files and inside:
+            archive = is_image_archive(source.data)
+            if files and (archive or source.image_column is not None):
                 raise DataError(
                     f"the images are inside {source.data}, where other programs cannot open them; "
-                    "write them to files, and train on the folder"
+                    f"{'unpack it' if archive else 'write them to files'}, and train on the folder"
                 )
             self.names: tuple[str, ...] = (PATH,)
         elif source.kind == "text":

@@ -133,6 +133,7 @@ class WinnerPart:
     features    what it takes: "encoded" rows, "ngrams" of texts, "edges" of images
     weight      in the mean of the parts
     sharpness   its probabilities are taken to this power first
+    shift       added to its numbers, in a regression (in scaled units)
     """
 
     name: str
@@ -140,6 +141,7 @@ class WinnerPart:
     features: str
     weight: float = 1.0
     sharpness: float = 1.0
+    shift: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import io
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -178,6 +178,7 @@ class _ImageColumn:
 
     def __init__(self, path: Path, column: str) -> None:
         self._lock, self._groups = threading.Lock(), OrderedDict[int, Any]()
+        self._read: Callable[[int], Any]
         if path.is_dir():
             batches = list(_mapped(path))
             counts = [batch.num_rows for batch in batches]
@@ -187,9 +188,7 @@ class _ImageColumn:
             counts = [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)]
             kind = file.schema_arrow.field(column).type
             part = f"{column}.{BYTES}" if arrow("types").is_struct(kind) else column
-            self._read = lambda group: _bytes(
-                file.read_row_group(group, columns=[part]).column(0).combine_chunks()
-            )
+            self._read = lambda group: _bytes(file.read_row_group(group, columns=[part]).column(0))
         self._ends = np.cumsum(counts)
 
     def at(self, row: int) -> bytes | None:

@@ -108,6 +108,20 @@ def test_error_rates_of_sources_are_shrunk_and_cover():
     assert np.mean((found.low <= true) & (true <= found.high)) > 0.88
 
 
+def test_rates_of_sources_are_found_where_single_rows_are_doubtful():
+    """A calibrated p_wrong that knows nothing of sources, and little of rows: its means are far too alike."""
+    draw = np.random.default_rng(2)
+    true = np.linspace(0.02, 0.6, 30)
+    source = np.repeat(np.arange(30), 100)
+    wrong = draw.random(3000) < true[source]
+    looks = draw.normal(size=3000) + 1.2 * wrong  # log of the likelihood ratio: 1.2 looks - .72
+    odds = true.mean() / (1 - true.mean()) * np.exp(1.2 * looks - 0.72)
+    found = source_rates(odds / (1 + odds), source, 30)
+    assert np.ptp(found.own) < 0.6 * np.ptp(true)
+    assert np.abs(found.rate - true).mean() < 0.6 * np.abs(found.own - true).mean()
+    assert np.mean((found.low <= true) & (true <= found.high)) > 0.85
+
+
 def test_sources_that_do_not_differ_have_one_rate():
     draw = np.random.default_rng(1)
     source = np.repeat(np.arange(30), 40)

@@ -230,7 +230,7 @@ def judged(found, data: PlainData, truth: np.ndarray, given: np.ndarray | None) 
         sentinels.Mixing.of(found.testimony.truth()[0], data.given), found.testimony.truth()[1],
         data.labels, found.testimony.folds, given if found.by_pairs else None,
     )  # fmt: skip
-    parts = evidence.Evidence.of(
+    parts = evidence.LabelEvidence.of(
         found.testimony.train, found.testimony.truth()[0], turned, found.testimony.train_folds,
         np.arange(len(wrong)), data.given,
     ).values  # fmt: skip

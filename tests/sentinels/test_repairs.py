@@ -12,6 +12,7 @@ from reweigh.sentinels import (
     SET_ASIDE,
     LabelJudgement,
     Policy,
+    Sentinels,
     SourceRate,
     right_labels,
     source_rates,
@@ -28,6 +29,8 @@ def test_decisions_by_their_definition():
     actions = Policy.of(judged, 0.1).actions(judged)
     assert actions.tolist() == [RELABEL, RELABEL, RELABEL, SET_ASIDE, KEEP]
     assert Policy.of(judged, 0.001).actions(judged).tolist() == [KEEP] * 5
+    # At .3 the mean of all four, .76, would do: but the last is rather wrong than right.
+    assert Policy.of(judged, 0.3).actions(judged).tolist() == actions.tolist()
 
 
 def where_it_is_hard(seed, *, rows=900, checked=150):
@@ -75,7 +78,8 @@ def test_flags_hold_their_rate_where_errors_depend_on_the_row(hard):
 
 
 def test_right_labels_before_and_after_are_within_their_intervals(hard):
-    before, after = 0, 0
+    """Decisions are made against the same checked rows, so `after` is a little too good; not in the mean."""
+    before, after, away = 0, 0, []
     for data, truth, with_pairs, _ in hard:
         policy = Policy.of(with_pairs.train, 0.3)
         said = right_labels(with_pairs.sentinels, policy)
@@ -83,9 +87,12 @@ def test_right_labels_before_and_after_are_within_their_intervals(hard):
         labels = np.where(actions == RELABEL, with_pairs.train.suggested, data.given)
         kept = actions != SET_ASIDE
         before += said.before.low < np.mean(data.given == truth) < said.before.high
-        after += said.after.low < np.mean((labels == truth)[kept]) < said.after.high
+        really = np.mean((labels == truth)[kept])
+        after += said.after.low - 0.005 < really < said.after.high + 0.005
+        away.append(said.after.share - really)
     assert before >= 6
-    assert after >= 6
+    assert after >= 7
+    assert abs(np.mean(away)) < 0.02  # .004 over 24 seeds
 
 
 def test_error_rates_of_sources_are_shrunk_and_cover():
@@ -99,6 +106,20 @@ def test_error_rates_of_sources_are_shrunk_and_cover():
     np.testing.assert_allclose(found.own, np.bincount(source, wrong) / rows)
     assert np.mean((found.rate - true) ** 2) < 0.8 * np.mean((found.own - true) ** 2)
     assert np.mean((found.low <= true) & (true <= found.high)) > 0.88
+
+
+def test_rates_of_sources_are_found_where_single_rows_are_doubtful():
+    """A calibrated p_wrong that knows nothing of sources, and little of rows: its means are far too alike."""
+    draw = np.random.default_rng(2)
+    true = np.linspace(0.02, 0.6, 30)
+    source = np.repeat(np.arange(30), 100)
+    wrong = draw.random(3000) < true[source]
+    looks = draw.normal(size=3000) + 1.2 * wrong  # log of the likelihood ratio: 1.2 looks - .72
+    odds = true.mean() / (1 - true.mean()) * np.exp(1.2 * looks - 0.72)
+    found = source_rates(odds / (1 + odds), source, 30)
+    assert np.ptp(found.own) < 0.6 * np.ptp(true)
+    assert np.abs(found.rate - true).mean() < 0.6 * np.abs(found.own - true).mean()
+    assert np.mean((found.low <= true) & (true <= found.high)) > 0.85
 
 
 def test_sources_that_do_not_differ_have_one_rate():
@@ -119,3 +140,17 @@ def test_a_source_counts_what_its_labels_say_beyond_chance():
     assert np.average(found, weights=rows) == pytest.approx(1)
     nothing = SourceRate(rows, np.full(3, 0.8), *(np.zeros(3) for _ in range(3)))
     assert source_weights(nothing, 4).tolist() == [1, 1, 1]
+
+
+def test_an_interval_from_no_errors_is_not_narrow():
+    """100 checked rows, all right: the interval is that of Jeffreys, up to the draws."""
+    from scipy.stats import beta
+
+    draw = np.random.default_rng(0)
+    rows, ones = np.arange(100), np.ones(100)
+    draws = draw.exponential(size=(2000, 100))
+    draws *= 900 / draws.sum(1, keepdims=True)
+    judged = LabelJudgement(ones, rows, ones, ones)
+    found = Sentinels(rows, rows, rows, 9 * ones, judged, draws).share(ones)
+    assert found.share == 1
+    assert found.low == pytest.approx(beta.ppf(0.025, 100.5, 0.5), abs=0.004)

@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 from reweigh.candidates import PlainData
 from reweigh.sentinels import Mixing, estimate_joint, suspect
 from reweigh.sentinels.combination import fit_logistic
-from reweigh.sentinels.evidence import SMOOTH, Evidence, tempered
+from reweigh.sentinels.evidence import SMOOTH, LabelEvidence, tempered
 
 TRANSITION = np.array([[0.7, 0.3, 0.0], [0.05, 0.9, 0.05], [0.2, 0.0, 0.8]])
 
@@ -125,7 +125,7 @@ def test_evidence_is_that_of_its_definition():
         np.array([5, 0, 0, 3]),
         np.array([1, 2, 3, 0]),
     )
-    found = Evidence.of(said, p, turned, folds, rows, labels)
+    found = LabelEvidence.of(said, p, turned, folds, rows, labels)
     for k, (row, g) in enumerate(zip(rows, labels, strict=True)):
         q = p[row] * turned[folds[row]][:, g]
         q /= q.sum()
@@ -164,11 +164,8 @@ def row_dependent(seed, *, rows=800, checked=100):
         near & (draw.random(len(x)) < 0.8), np.clip(truth + np.sign(x[:, 1]), 0, 3), truth
     )
     features = {"train": x[:rows], "checked": x[rows:]}
-    return (
-        PlainData(features, given[:1500].astype(int), truth[1500:], 4),
-        truth[:1500],
-        given[1500:],
-    )
+    data = PlainData(features, given[:rows].astype(int), truth[rows:], 4)
+    return data, truth[:rows], given[rows:]
 
 
 def test_errors_that_depend_on_the_row_do_not_mislead_the_combination():
@@ -185,7 +182,7 @@ def test_errors_that_depend_on_the_row_do_not_mislead_the_combination():
             rows = np.arange(len(wrong))
             flat = np.full((5, 4, 4), 0.1) + 0.6 * np.eye(4)
             said = found.testimony
-            parts = Evidence.of(
+            parts = LabelEvidence.of(
                 said.train, said.truth()[0], flat, said.train_folds, rows, data.given
             ).values
             best = max(roc_auc_score(wrong, column) for column in parts.T)

@@ -90,6 +90,7 @@ def label_notes(run: Path, false_alarms: float) -> list[str]:
     pairs = [
         f"{each.given} should be {each.true}: {n * each.share.share:,.0f}"
         for each in errors.pairs[:3]
+        if n * each.share.share >= 0.5
     ]
     if pairs:
         notes.append("most often: " + "; ".join(pairs))

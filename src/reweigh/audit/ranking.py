@@ -19,6 +19,8 @@ their losses stay high.
 only if no class stands out. It has then learnt from every example, and the mean of the two doubts is
 better than either, above all on hard tasks.
 
+The ledger's `against_share` has no part in it: it says what the mean loss says, more coarsely.
+
 `of class`: if the examples of one class hardly ever help the clean examples, unlike those of all
 other classes, many labels of that class are wrong. This helps if the model is too weak to tell
 single examples apart. Pitfall: a class that is far too common can look the same. All its examples

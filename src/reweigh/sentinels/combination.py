@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..candidates import Places, Reals
-from .evidence import Evidence
+from .evidence import LabelEvidence
 
 PENALTY, POSTERIOR, HELD = 1.0, 0.2, 30.0
 LOOSE = 0.1
@@ -33,7 +33,7 @@ Flags = npt.NDArray[np.bool_]
 class Known:
     """Sentinels to learn from, [s] each: rows of the checked ones under labels, with weights."""
 
-    evidence: Evidence
+    evidence: LabelEvidence
     row: Places
     label: Places
     weight: Reals
@@ -67,7 +67,7 @@ class Combination:
             fit_logistic(logits[:, None], hit, weight * wrong, np.ones(1), np.array([PENALTY])),
         )
 
-    def judge(self, evidence: Evidence, rows: Flags) -> Reals:
+    def judge(self, evidence: LabelEvidence, rows: Flags) -> Reals:
         """[k, 2] p_wrong and p_suggested."""
         p_wrong = _probability(evidence.values[rows], self.wrong)
         part = _probability(evidence.logits[rows, None], self.suggestion)

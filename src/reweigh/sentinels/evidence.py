@@ -31,7 +31,7 @@ TRUST, ENOUGH = 0.25, 30.0
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class LabelEvidence:
     """values [k, 1 + witnesses]: e_0 first; the likeliest other class, and the logit l of its part."""
 
     values: Reals
@@ -47,7 +47,7 @@ class Evidence:
         folds: Places,
         rows: Places,
         labels: Places,
-    ) -> Evidence:
+    ) -> LabelEvidence:
         """Of rows under labels [k], from what is said of all rows; `turned` [parts, y, g] is T."""
         each = np.arange(len(rows))
         joint_p = np.maximum(p[rows], 1e-9) * turned[folds[rows], :, labels]

@@ -2,7 +2,7 @@
 
     flagged        flagged at the false-alarm rate q (flags.py)
     relabelled     the flagged rows of largest p_suggested: as many as can be, while the mean of their
-                   p_suggested is 1 - q or more
+                   p_suggested is 1 - q or more, and each is LIKELY at least
     set aside      the other flagged rows: wrong, but nobody knows what is right
     kept           all others
 
@@ -25,6 +25,8 @@ from ..runs import Estimate
 from .judgements import LabelJudgement, Sentinels
 
 KEEP, RELABEL, SET_ASIDE = 0, 1, 2
+LIKELY = 0.5
+"""A suggestion that is rather wrong than right is not taken, however sure the others are."""
 Actions = npt.NDArray[np.int64]
 
 
@@ -41,7 +43,7 @@ class Policy:
         flagged = judged.flagged_from <= rate
         ordered = np.sort(judged.p_suggested[flagged])[::-1]
         means = np.cumsum(ordered) / np.arange(1, len(ordered) + 1)
-        fits = np.flatnonzero(means >= 1 - rate)
+        fits = np.flatnonzero((means >= 1 - rate) & (ordered >= LIKELY))
         return cls(rate, float(ordered[fits[-1]]) if len(fits) else np.inf)
 
     def actions(self, judged: LabelJudgement) -> Actions:

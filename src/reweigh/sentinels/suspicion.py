@@ -29,7 +29,7 @@ import numpy as np
 from ..candidates import Places, PlainData, Reals, deal
 from ..rng import Draws
 from .combination import Combination, Known
-from .evidence import Evidence, counted_share, transitions
+from .evidence import LabelEvidence, counted_share, transitions
 from .flags import flagged_from, p_values, rate_at, right_share
 from .joint import Joint, Mixing, estimate_joint, with_pairs
 from .judgements import LabelJudgement, Sentinels, Suspicion
@@ -93,8 +93,8 @@ def judge_labels(
     counted = counted_share(pairs, labels)
     turned = transitions(mixing, p_checked, labels, said.folds, pairs)
 
-    def evidence(row: Places, label: Places) -> Evidence:
-        return Evidence.of(said.checked, p_checked, turned, said.folds, row, label)
+    def evidence(row: Places, label: Places) -> LabelEvidence:
+        return LabelEvidence.of(said.checked, p_checked, turned, said.folds, row, label)
 
     if pairs is None:
         row, label, weight = _sentinel_labels(shares.shares, labels, len(given))
@@ -110,7 +110,7 @@ def judge_labels(
     counts *= len(labels) / counts.sum()
     learnt.append(Known(evidence(copy, name), copy, name, counts))
     sentinels = evidence(row, label)
-    train = Evidence.of(said.train, p, turned, said.train_folds, np.arange(len(given)), given)
+    train = LabelEvidence.of(said.train, p, turned, said.train_folds, np.arange(len(given)), given)
     p_train, p_sentinels = np.empty((len(given), 2)), np.empty((len(row), 2))
     for part in range(int(said.folds.max()) + 1):
         fitted = Combination.of(learnt, labels, said.folds != part, counted=counted)
@@ -137,7 +137,7 @@ def judge_labels(
     )
 
 
-def _judged(evidence: Evidence, p: Reals, rates: Reals) -> LabelJudgement:
+def _judged(evidence: LabelEvidence, p: Reals, rates: Reals) -> LabelJudgement:
     return LabelJudgement(p[:, 0], evidence.suggested, p[:, 1], rates)
 
 

@@ -184,11 +184,20 @@ class NextBatchJudge:
                 f"a safeguard's state with {sorted(state)}; expected {', '.join(known)} and more: load "
                 f"what `state_dict()` of a Reweighter with the same safeguard has given"
             )
-        names = (*known, "starting", "deviation", "place", "clean_gradient")
-        self._state = {name: state[name] for name in names if name in state}
         if state:
-            for name in ("starting", "deviation"):
-                self._state.setdefault(name, torch.zeros_like(state["trust"]))
+            zero = torch.zeros_like(state["trust"])
+            state = {"starting": zero, "deviation": zero, **state}
+        names = (
+            "step",
+            "trust",
+            "starting",
+            "smooth",
+            "best",
+            "deviation",
+            "place",
+            "clean_gradient",
+        )
+        self._state = {name: state[name] for name in names if name in state}
 
 
 def _stride(parameters: Sequence[Tensor]) -> int:

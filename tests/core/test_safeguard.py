@@ -135,6 +135,24 @@ def test_on_a_quadratic_the_start_finds_half_of_the_best_length(curvature, rate)
         assert second == pytest.approx(min(1.0, max(best / 2, first * math.exp(0.05))), rel=1e-3)
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("rate", [1.0, 3.0, 10.0])
+def test_on_a_parabola_trust_settles_where_a_step_meets_the_minimum(rate, momentum):
+    """G = x^2 / 2. Momentum adds up steps, 1 / (1 - momentum) of them: trust is so much shorter."""
+    guard, x, speed, trusts = NextBatchJudge(), nn.Parameter(torch.ones(1).double()), 0.0, []
+    for _ in range(800):
+        at = x.detach().clone()
+        direction = Direction(("x",), (x,), (at,))
+        loss, slope = 0.5 * at.square().sum(), at.square().sum()
+        trusts.append(float(guard(loss, direction, 50 * slope, lambda at=at: [50 * at])))
+        speed = momentum * speed - rate * trusts[-1] * float(at)
+        x.data += speed
+        if abs(speed) < 1e-12:  # it has arrived: once more
+            x.data.fill_(1.0)
+    settled = sum(trusts[200:]) / 600
+    assert rate * settled == pytest.approx(1 - momentum, rel=0.3)
+
+
 def test_the_start_is_the_first_step_that_moved():
     walk = Walk(starting=True)
     first = walk.step(2.0, 0.0)

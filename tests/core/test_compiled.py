@@ -122,7 +122,7 @@ def test_a_hundred_steps_end_in_the_same_weights():
 
 
 def test_a_safeguard_of_an_older_state_is_taken_up_between_compiled_steps():
-    """It has no gradient of the last place: one eager step finds it."""
+    """It does not know the last place: one eager step finds it."""
     train, clean = labelled(12, 8), labelled(6, 8)
     ends = []
     for compile in (False, QUICK):
@@ -132,7 +132,7 @@ def test_a_safeguard_of_an_older_state_is_taken_up_between_compiled_steps():
         for i in range(9):
             if i == 5:
                 state = weigh.state_dict()
-                del state["clean_gradient"], state["starting"]
+                del state["place"], state["deviation"]
                 weigh.load_state_dict(state)
             weigh(train, clean).loss.backward()
             descend(model)

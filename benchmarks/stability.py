@@ -182,7 +182,8 @@ def thinned(wanted: list[dict[str, Any]], every: int) -> list[dict[str, Any]]:
     return [cell for cell in wanted if key(cell)[:-1] in settings]
 
 
-def table(rows: dict[tuple[Any, ...], dict[str, Any]]) -> str:
+def table(every_row: dict[tuple[Any, ...], dict[str, Any]]) -> str:
+    rows = latest(every_row)
     wanted = {key(cell)[:-1] for cell in cells()}
     settings = {key(row)[:-1] for row in rows.values()}
     complete = [s for s in sorted(settings) if all((*s, m) in rows for m in METHODS)]
@@ -194,6 +195,8 @@ def table(rows: dict[tuple[Any, ...], dict[str, Any]]) -> str:
         f"`benchmarks/stability.py`, {platform.machine()}; the file of the safeguard, as git "
         f"names it: {files}. The same command runs what is missing. Accuracy in points (0-100); final: mean of the last five "
         "evaluations.", "",
+        f"{len(every_row) - len(rows)} safeguarded runs of earlier files are kept beside these and not counted.",
+        "",
     ]  # fmt: skip
     for part in PARTS:
         for model in dict.fromkeys(s[2] for s in sorted(wanted, reverse=True) if s[0] == part):
@@ -301,7 +304,7 @@ def main() -> None:
             thinned(wanted, arguments.every), attempt, jobs=arguments.jobs,
             outdated=lambda row: row["method"] == "safeguarded" and row["rule"] != rule,
         )  # fmt: skip
-    text = table(latest(store.rows()))
+    text = table(store.rows())
     (arguments.out / "table.md").write_text(text)
     print(text)
 

@@ -77,13 +77,31 @@ def misses_block(table: str) -> str:
     """Every safeguarded run of the stability grid that misses a goal, and what has been run at all."""
     lines = ["| part | settings run | run | misses by, points |", "|---|---|---|---|"]
     for part, count, body in re.findall(
-        r"## (.+): (\d+ of \d+) settings\n(.*?)(?=\n## |\Z)", table, re.DOTALL
+        r"## ([^\n]+): (\d+ of \d+) settings\n(.*?)(?=\n## |\Z)", table, re.DOTALL
     ):
         missed = re.findall(r"- ([\d.]+) points under (\w+): (.+)", body)
         none = "none misses a goal" if not count.startswith("0 ") else "not run yet"
         rows = [(run, f"{gap} under {rival}") for gap, rival, run in missed] or [(none, "")]
         lines += [f"| {STABILITY[part]} | {count} | {run} | {gap} |" for run, gap in rows]
     return "\n".join(lines)
+
+
+def search_block(lines: str, trial: str) -> str:
+    """A safeguard with a search at the start beside today's: final accuracy in percent."""
+    names = ("part", "noise", "optimizer", "lr", "momentum", "batch", "clean", "drawn", "seed")
+    found: dict[Any, dict[str, float]] = {}
+    for method, rows in (("", lines), ("search", trial)):
+        for row in map(json.loads, rows.splitlines()):
+            finals = found.setdefault(tuple(row[name] for name in names), {})
+            finals[method or row["method"]] = 100 * row["final"]
+    methods = ("plain", "literal", "safeguarded", "search")
+    head = f"| {' | '.join((*names, *methods))} |"
+    shown = [head, "|---" * len(names) + "|---:" * len(methods) + "|"]
+    for cell, finals in found.items():
+        if "search" in finals:
+            values = [f"{finals[m]:.1f}" if m in finals else "" for m in methods]
+            shown.append(f"| {' | '.join((*map(str, cell), *values))} |")
+    return "\n".join(shown)
 
 
 def hedge_block(table: str) -> str:
@@ -265,6 +283,11 @@ def main() -> int:
     text = replaced(rule.read_text(), "hedge", hedge)
     if table.exists():
         text = replaced(text, "misses", misses_block(table.read_text()))
+        stability = ROOT / "results/stability"
+        cells, trial = (
+            (stability / name).read_text() for name in ("cells.jsonl", "start_search.jsonl")
+        )
+        text = replaced(text, "start-search", search_block(cells, trial))
     pages[rule] = (rule.read_text(), text)
     first, speed = ROOT / "docs/index.md", ROOT / "docs/speed.md"
     demo = demo_block(results).replace("](results/", "](../results/")

@@ -142,6 +142,27 @@ def test_a_hundred_steps_end_in_the_same_weights():
         assert torch.allclose(eager, mine, rtol=1e-6, atol=1e-8)
 
 
+def test_a_safeguard_of_an_older_state_is_taken_up_between_compiled_steps():
+    """It does not know the last place: one eager step finds it."""
+    train, clean = labelled(12, 8), labelled(6, 8)
+    ends = []
+    for compile in (False, QUICK):
+        torch.manual_seed(0)
+        model = mlp()
+        weigh = reweigh.Reweighter(model, cross_entropy, compile=compile)
+        for i in range(9):
+            if i == 5:
+                state = weigh.state_dict()
+                del state["place"], state["deviation"]
+                weigh.load_state_dict(state)
+            weigh(train, clean).loss.backward()
+            descend(model)
+        ends.append([*model.parameters(), *weigh.state_dict().values()])
+    assert weigh.compiled.steps == 1
+    for eager, mine in zip(*ends, strict=True):
+        assert torch.allclose(eager, mine, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

@@ -14,26 +14,12 @@ is another one than the step was made for: then this is a test on examples that 
 the optimizer makes of a gradient (momentum, Adam's division, decay) is in theta_t - theta_{t-1}.
 
     trust       u, at first the safe step min(1, <grad G, d> / (2 |d|^2)), at least 1/100
-                after the first step that moved: see the start
                 j > 0: u falls by 5%
                 j < 0: u grows by 5%, up to 1, unless the clean loss is back up
     back up     the clean loss, smoothed over ten steps, is over its best by more than the losses
                 of single batches deviate from it (root mean square, over ten steps as well)
     best        the lowest smoothed loss; it moves up to the present one over a hundred steps
     factor      u
-
-The start is a search along a line. A safe step knows nothing of curvature and learning rate: it can be
-a hundredth of what would help, and 5% at a time is too slow to find out. The first step has two slopes:
-
-    s = < grad G(theta_0), theta_1 - theta_0 >  at its beginning,  j  at its end.
-
-They differ by |j - s| over one length of the step, so over |s| / |j - s| lengths by as much as s itself: there,
-if the loss is a parabola, it stops falling. If j < 0, trust grows at once to a half of that length, as the
-safe step is a half of the projection; at least by 5%. This is done once, since only the first step
-consists of nothing but trust times its gradient. Later ones carry momentum, and to repeat it
-doubles what momentum multiplies anyway: at large learning rates that destroys the model. s is taken from
-the examples that the step was made for, hence too steep where clean batches are samples: the length is
-then too short, and the start a slow one.
 
 Why the sign, and why 5% both ways: trust then settles where the last step helps the next clean batch half
 of the time. To second order that is the length at which the clean loss falls fastest. If literal
@@ -53,9 +39,9 @@ batches per optimizer step), j is 0 and trust stays. If something else than the 
 parameters, one judgement is wrong. A learning rate under the best one is not made larger, and
 full trust takes up to a hundred steps, or more where the clean batch is a small sample.
 
-Cost: two inner products and two copies of at most about `ENTRIES` numbers per step, kept as a part of
+Cost: one inner product and one copy of at most about `ENTRIES` parameters per step, kept as a part of
 the state; no pass, no wait for the device. d is looked at in the first step only. Larger models are
-judged by every k-th row of each parameter. If parameters are sharded, two numbers per step are summed over
+judged by every k-th row of each parameter. If parameters are sharded, one number per step is summed over
 the processes.
 """
 
@@ -74,7 +60,7 @@ RATE = 0.05  # of growth and fall
 FIRST, LEAST = 0.01, 1e-4  # the least trust at the first step, and ever
 SMOOTHING = 10  # steps: one odd batch is no evidence
 FORGETTING = 100  # steps: what was never reached again may have been an accident
-SAFE = 0.5  # of the clean gradient's projection, and of the length that two slopes promise
+SAFE = 0.5  # of the clean gradient's projection
 ENTRIES = 2**16  # of the parameters that are looked at
 
 
@@ -109,9 +95,8 @@ Gradient = Callable[[], Sequence[Tensor | None]]
 class NextBatchJudge:
     """factor = trust, which the next clean gradient raises or lowers by the sign of its slope.
 
-    State: `step`, `trust`; `starting`, 1 until the parameters have moved; `smooth`, `best` and `deviation`
-    (squared) of the clean loss; and `place` and `clean_gradient`, the parameters and grad G at the last
-    step, as far as they are looked at.
+    State: `step`, `trust`; `smooth`, `best` and `deviation` (squared) of the clean loss; and `place`,
+    the parameters at the last step, as far as they are looked at.
     """
 
     def __init__(self) -> None:
@@ -124,71 +109,65 @@ class NextBatchJudge:
         loss, stride = clean_loss.detach().float(), _stride(direction.parameters)
         with torch.no_grad():
             place = _joined(_rows(direction.parameters, stride))
-            clean_gradient = _joined(_gradient_rows(direction, stride))
         if self._state:
-            slopes = self._slopes(direction, place, clean_gradient)
-            state = self._updated(loss, *slopes.to(loss))
+            judgement = self._judgement(direction, place, stride)
+            state = self._updated(loss, judgement.to(loss))
         else:
             trust = safe_step(gradient(), slope, direction.total).clamp(min=FIRST).to(loss)
             zero = torch.zeros_like(loss)
             state = {
-                "step": zero + 1, "trust": trust, "starting": zero + 1, "smooth": loss, "best": loss,
-                "deviation": zero,
+                "step": zero + 1, "trust": trust, "smooth": loss, "best": loss, "deviation": zero,
             }  # fmt: skip
-        self._state = {**state, "place": place, "clean_gradient": clean_gradient}
+        self._state = {**state, "place": place}
         return self._state["trust"].to(slope)
 
-    def _slopes(self, direction: Direction, place: Tensor, clean_gradient: Tensor) -> Tensor:
-        """[s, j]: along the last step, at its beginning and its end; zero where that is not known."""
-        last, before = self._state.get("place"), self._state.get("clean_gradient")
+    def _judgement(self, direction: Direction, place: Tensor, stride: int) -> Tensor:
+        """<grad G, theta_t - theta_{t-1}>; zero where the last place is not known."""
+        last = self._state.get("place")
         if last is None or last.shape != place.shape:
-            slopes = place.new_zeros(2)
+            product = place.new_zeros(())
         else:
-            moved = place - last.to(place)
-            earlier = torch.zeros_like(moved) if before is None else before.to(moved)
-            slopes = torch.stack([torch.dot(earlier, moved), torch.dot(clean_gradient, moved)])
+            values = (direction.plain or direction).values
+            in_factors = getattr(values, "rows", None)  # clean/low_rank.py
+            rows = _rows(values, stride) if in_factors is None else in_factors(stride)
+            product = torch.dot(_joined(rows), place - last.to(place))
         # All processes take part in the sum, whatever each of them has loaded.
-        return direction.total(slopes) if _sharded(direction.parameters[0]) else slopes
+        return direction.total(product) if _sharded(direction.parameters[0]) else product
 
-    def _updated(self, loss: Tensor, begin: Tensor, end: Tensor) -> dict[str, Tensor]:
-        names = ("step", "trust", "starting", "smooth", "best", "deviation")
-        step, trust, starting, smooth, best, deviation = (
-            self._state[name].to(loss) for name in names
-        )
+    def _updated(self, loss: Tensor, judgement: Tensor) -> dict[str, Tensor]:
+        names = ("step", "trust", "smooth", "best", "deviation")
+        step, trust, smooth, best, deviation = (self._state[name].to(loss) for name in names)
         new = (1 / (step + 1)).clamp(min=1 / SMOOTHING)  # a plain mean at first
         deviation = deviation + new * ((loss - smooth).square() - deviation)
         smooth = smooth + new * (loss - smooth)
         back_up = smooth > best + deviation.sqrt()
         forgotten = torch.minimum(smooth, best + (smooth - best) / FORGETTING)
-        growth = torch.where((starting > 0) & (begin < 0), found_length(begin, end).log(), RATE)
-        change = torch.where(end > 0, -RATE, growth.clamp(min=RATE))
-        change = torch.where((end == 0) | ((end < 0) & back_up), 0.0, change)
+        sign = judgement.sign()
+        change = torch.where((sign < 0) & back_up, 0.0, -RATE * sign)
         return {
             "step": step + 1,
             "trust": (trust * change.exp()).clamp(LEAST, 1.0),
-            "starting": torch.where((begin != 0) | (end != 0), 0.0, starting),
             "smooth": smooth,
             "best": torch.where(step < SMOOTHING, smooth, forgotten),
             "deviation": deviation,
         }
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Six numbers, the last place and the clean gradient there."""
+        """Five numbers and the last place."""
         return dict(self._state)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go on from a state; also from an older one, which had fewer entries. Its start is over."""
+        """Go on from a state; also from an older one, which had no place and no deviation."""
         known = ("step", "trust", "smooth", "best")
         if state and not all(name in state for name in known):
             raise SettingError(
                 f"a safeguard's state with {sorted(state)}; expected {', '.join(known)} and more: load "
                 f"what `state_dict()` of a Reweighter with the same safeguard has given"
             )
-        names = (*known, "starting", "deviation", "place", "clean_gradient")
+        names = (*known, "deviation", "place")
         self._state = {name: state[name] for name in names if name in state}
         if state:
-            for name in ("starting", "deviation"):
-                self._state.setdefault(name, torch.zeros_like(state["trust"]))
+            self._state.setdefault("deviation", torch.zeros_like(state["trust"]))
 
 
 def _stride(parameters: Sequence[Tensor]) -> int:
@@ -206,20 +185,9 @@ def _rows(values: Sequence[Any], stride: int) -> list[Tensor]:
     return [shard[::stride] if shard.ndim else shard for shard in shards]
 
 
-def _gradient_rows(direction: Direction, stride: int) -> Sequence[Tensor]:
-    values = (direction.plain or direction).values
-    in_factors = getattr(values, "rows", None)  # clean/low_rank.py
-    return _rows(values, stride) if in_factors is None else in_factors(stride)
-
-
 def _joined(rows: Sequence[Tensor]) -> Tensor:
     """One after the other: a copy, in float32."""
     return torch.cat([row.detach().reshape(-1).float() for row in rows])
-
-
-def found_length(begin: Tensor, end: Tensor) -> Tensor:
-    """Half of where the slope changes by as much as `begin`, in lengths of a step with these two slopes."""
-    return SAFE * begin.abs() / (end - begin).abs().clamp(min=1e-38)
 
 
 def safe_step(

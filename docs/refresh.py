@@ -88,7 +88,9 @@ def misses_block(table: str) -> str:
 
 def search_block(lines: str, trial: str) -> str:
     """A safeguard with a search at the start beside today's: final accuracy in percent."""
-    names = ("part", "noise", "optimizer", "lr", "momentum", "batch", "clean", "drawn", "seed")
+    names = (
+        "part", "model", "noise", "optimizer", "lr", "momentum", "batch", "clean", "drawn", "seed",
+    )  # fmt: skip
     found: dict[Any, dict[str, float]] = {}
     for method, rows in (("", lines), ("search", trial)):
         for row in map(json.loads, rows.splitlines()):

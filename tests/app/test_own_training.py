@@ -55,6 +55,7 @@ def test_the_audit_finds_the_wrong_labels(run):
     assert list(audit.columns) == [
         "index", "given_label", "suggested_label", "suspicion", "mean_weight", "zero_share", "seen",
         "posterior", "p_wrong", "suggested", "p_suggested", "flag", "flagged_from", "source",
+        "against_share",
     ]  # fmt: skip
     assert sorted(audit["index"]) == list(range(300))
     assert (audit["suspicion"].diff().dropna() <= 0).all()

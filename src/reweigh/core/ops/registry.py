@@ -131,8 +131,10 @@ OPERATIONS: list[Operation] = []
 # The same by facet, as the back-ends look them up. The rules of users are here, too.
 TANGENTS: dict[OpOverload, TangentRule] = {}
 LINEAR_TANGENTS: dict[OpOverload, Callable[..., Any]] = {}
-# Those with a zero tangent; and a question that only tensors without values hand on.
-STOPS: set[OpOverload] = {torch.ops.prim.device.default}
+QUESTIONS = {
+    torch.ops.prim.device.default
+}  # that only tensors without values hand on; no operations
+STOPS: set[OpOverload] = {*QUESTIONS}  # and the operations with a zero tangent
 RESHAPING: set[str] = set()  # nodes whose recorded layers know reshaped parameters
 WEIGHT_GRADIENTS: dict[OpOverload, GradientRule] = {}
 RECORDED: dict[str, RecordedRule] = {}

@@ -55,6 +55,8 @@ WATCHED = (
     "transformer-dropout",
     "autocast-transformer",
 )  # their graphs cannot be read
+# PyTorch 2.6 traces the first wrongly and the second not at all: the eager step runs, which is right.
+NEWER = () if torch.__version__ >= "2.9" else ("transformer-dropout", "autocast-transformer")
 LATE = [
     name for name, way in COMPILED.items() if way == "ghost" and name not in WATCHED
 ]  # elsewhere the update cannot leave out examples, and stays in the graph
@@ -92,6 +94,9 @@ def test_a_compiled_step_is_the_eager_step(name, late, monkeypatch):
             assert torch.allclose(mine, right, rtol=close, atol=close)
         descend(model)
         descend(twin)
+    if name in NEWER:
+        assert fast.compiled.refused
+        return
     assert fast.compiled.refused is None
     assert (fast.compiled.steps, fast.compiled.eager) == (1, 0)
     assert fast.backend == COMPILED[name]

@@ -83,7 +83,7 @@ def _from_dump(dump: Mapping[str, Any], met: Places, classes: int) -> TreesModel
                 here, depth = len(values), max(depth, deep)
                 leaf = "split_feature" not in node
                 if not leaf and node["decision_type"] != "<=":
-                    raise NotImplementedError(f"a split by {node['decision_type']!r}")
+                    raise AssertionError(f"numbers are split by <=, not {node['decision_type']!r}")
                 columns["feature"].append(0 if leaf else node["split_feature"])
                 columns["threshold"].append(0.0 if leaf else node["threshold"])
                 columns["left"].append(here if leaf else end)

@@ -26,6 +26,7 @@ class Row:
 
 OURS = Row("reweigh_literal", "Ours", clean=True)
 GUARDED = Row("reweigh", "Ours, safeguarded", clean=True)
+TUNED_OURS = Row("reweigh+ft", "Ours, safeguarded +FT", clean=True)  # as the rivals are tuned
 
 
 @dataclass(frozen=True)

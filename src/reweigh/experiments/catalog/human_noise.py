@@ -10,7 +10,7 @@ the paper on reweighting, whose errors are all drawn at random.
 
 from dataclasses import replace
 
-from ..experiment import GUARDED, OURS, Block, Experiment, Row
+from ..experiment import GUARDED, OURS, TUNED_OURS, Block, Experiment, Row
 from ..training_setup import Setting, Setup
 from .cifar import NOTES, SMOKE, full, medium, small
 
@@ -23,6 +23,7 @@ ROWS = (
     Row("meta_weight_net", "Meta-Weight-Net", clean=True),
     OURS,
     GUARDED,
+    TUNED_OURS,
     Row("reweigh_bootstrap", "Ours, bootstrapped", clean=True),
     Row("reweigh_hedged", "Ours, hedged", clean=True),
 )

@@ -158,7 +158,7 @@ def test_a_safeguard_of_an_older_state_is_taken_up_between_compiled_steps():
         for i in range(9):
             if i == 5:
                 state = weigh.state_dict()
-                del state["place"], state["deviation"]
+                del state["place"], state["mean"]
                 weigh.load_state_dict(state)
             weigh(train, clean).loss.backward()
             descend(model)

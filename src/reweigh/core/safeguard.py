@@ -1,47 +1,48 @@
-"""A safeguard: steps are shortened until they help the next clean batch.
+"""A safeguard: steps are shortened until the way they lead is a way down for the next clean batch.
 
 The literal rule always hands out a full-sized step, because its weights sum to one. How long a step
 may be depends on the learning rate, the optimizer and the curvature, which a rule for weights does not
-know. So every step is judged afterwards, by a gradient that is computed anyway: that of the next
-clean batch, at the place the step has led to.
+know. So steps are judged afterwards, by a gradient that is computed anyway: that of the next clean
+batch, at the place they have led to.
 
-    judgement   j = < grad G(theta_t), theta_t - theta_{t-1} >
+    last step   j = < grad G(theta_t), theta_t - theta_{t-1} >
+    way         k = < grad G(theta_t), theta_t - mean_t >
+    mean        of the places so far, the latest most: mean_{t+1} = mean_t + min(1, 5/t) (theta_t - mean_t),
+                which looks back over about the last fifth of the run
 
-j is the slope of the clean loss at the end of the last step, along that step. Below zero, the loss
-was still falling there: the step could have been longer. Above zero, it was rising again: the step
-went too far for the clean examples, or somewhere else. A clean batch that is a sample of the clean set
-is another one than the step was made for: then this is a test on examples that were not asked. What
-the optimizer makes of a gradient (momentum, Adam's division, decay) is in theta_t - theta_{t-1}.
+j is the slope of the clean loss at the end of the last step, along that step; k is the slope along the
+way that training has come of late. A clean batch that is a sample of the clean set is another one than
+the steps were made for: then this is a test on examples that were not asked. What the optimizer makes
+of a gradient (momentum, Adam's division, decay) is in where the parameters went.
 
     trust       u, at first the safe step min(1, <grad G, d> / (2 |d|^2)), at least 1/100
-                j > 0: u falls by 5%
-                j < 0: u grows by 5%, up to 1, unless the clean loss is back up
-    back up     the clean loss, smoothed over ten steps, is over its best by more than the losses
-                of single batches deviate from it (root mean square, over ten steps as well)
-    best        the lowest smoothed loss; it moves up to the present one over a hundred steps
+                k > 0: u falls by 5%
+                k < 0 and j < 0: u grows by 5%, up to 1
+                k < 0 and j > 0: u stays
     factor      u
 
-Why the sign, and why 5% both ways: trust then settles where the last step helps the next clean batch half
-of the time. To second order that is the length at which the clean loss falls fastest. If literal
-steps help more often than that, trust is 1 and the rule is the paper's, to the bit. Shorter
-steps help more often, so trust finds a length that works. Noise brings the signs closer to even, which
-makes trust slow, but does not end it: what is noise has no sign on average.
+Why the way decides: for a convex loss k >= G(theta_t) - G(mean_t). So trust falls, at the latest, when
+training is no longer at a better place than its own average, that is, when steps only throw it from side
+to side. A single step that overshoots is no reason. Where batches are noisy the last step helps the next
+batch hardly more than half of the time while the way still leads down, and cutting it there ends
+training early: lengths at which the clean loss falls fastest *now* are too short to go far.
 
-Why the second condition: with a handful of clean examples and a large learning rate, single steps help
-while their sum does harm. It only stops growth, and a best that was an accident is forgotten.
+Why a fifth of the run: no number of steps is right for all. At first a single step can destroy a model, so
+the way is the last step (t <= 5); late in a run noise has to be averaged out over many. Why the last step
+has a say in growth: a step that overshoots says that longer ones would overshoot more.
 
 Why a factor on the gradient reaches Adam, which divides by the size of past gradients: that division
 remembers a thousand steps, and the factor moves tenfold in fifty. If the division has caught up, steps
-are long again, fail, and trust falls further. So trust has no lower bound that matters (1e-4).
+are long again, lead nowhere, and trust falls further. So trust has no lower bound that matters (1e-4).
 
 Nothing here has a unit: scaling or shifting the loss changes nothing. If nothing has moved (several
 batches per optimizer step), j is 0 and trust stays. If something else than the optimizer has moved the
-parameters, one judgement is wrong. A learning rate under the best one is not made larger, and
+parameters, some judgements are wrong. A learning rate under the best one is not made larger, and
 full trust takes up to a hundred steps, or more where the clean batch is a small sample.
 
-Cost: one inner product and one copy of at most about `ENTRIES` parameters per step, kept as a part of
+Cost: two inner products and two copies of at most about `ENTRIES` parameters per step, kept as a part of
 the state; no pass, no wait for the device. d is looked at in the first step only. Larger models are
-judged by every k-th row of each parameter. If parameters are sharded, one number per step is summed over
+judged by every k-th row of each parameter. If parameters are sharded, two numbers per step are summed over
 the processes.
 """
 
@@ -58,8 +59,7 @@ from .model import Direction, norm_squared
 
 RATE = 0.05  # of growth and fall
 FIRST, LEAST = 0.01, 1e-4  # the least trust at the first step, and ever
-SMOOTHING = 10  # steps: one odd batch is no evidence
-FORGETTING = 100  # steps: what was never reached again may have been an accident
+LATEST = 5  # the mean looks back over one part in so many of the run
 SAFE = 0.5  # of the clean gradient's projection
 ENTRIES = 2**16  # of the parameters that are looked at
 
@@ -93,10 +93,10 @@ Gradient = Callable[[], Sequence[Tensor | None]]
 
 
 class NextBatchJudge:
-    """factor = trust, which the next clean gradient raises or lowers by the sign of its slope.
+    """factor = trust, which the next clean gradient raises or lowers by the signs of two slopes.
 
-    State: `step`, `trust`; `smooth`, `best` and `deviation` (squared) of the clean loss; and `place`,
-    the parameters at the last step, as far as they are looked at.
+    State: `step`, `trust`; `place`, the parameters at the last step, and `mean`, of those at the steps
+    before, as far as they are looked at.
     """
 
     def __init__(self) -> None:
@@ -106,68 +106,53 @@ class NextBatchJudge:
         self, clean_loss: Tensor, direction: Direction, slope: Tensor, gradient: Gradient
     ) -> Tensor:
         """The factor for this step."""
-        loss, stride = clean_loss.detach().float(), _stride(direction.parameters)
+        one, stride = torch.ones_like(clean_loss.detach().float()), _stride(direction.parameters)
         with torch.no_grad():
             place = _joined(_rows(direction.parameters, stride))
-        if self._state:
-            judgement = self._judgement(direction, place, stride)
-            state = self._updated(loss, judgement.to(loss))
-        else:
-            trust = safe_step(gradient(), slope, direction.total).clamp(min=FIRST).to(loss)
-            zero = torch.zeros_like(loss)
-            state = {
-                "step": zero + 1, "trust": trust, "smooth": loss, "best": loss, "deviation": zero,
-            }  # fmt: skip
-        self._state = {**state, "place": place}
+        if not self._state:
+            trust = safe_step(gradient(), slope, direction.total).clamp(min=FIRST).to(one)
+            self._state = {"step": one, "trust": trust, "place": place, "mean": place.clone()}
+            return trust.to(slope)
+        step, trust, last, mean = self._recalled(place)
+        last_step, way = self._slopes(direction, (place - last, place - mean), stride).sign()
+        # Nothing has moved: 0. Else down, up, or neither.
+        change = torch.where(way > 0, -last_step.abs(), (-last_step).clamp(min=0))
+        self._state = {
+            "step": step + 1,
+            "trust": (trust * (RATE * change).exp()).clamp(LEAST, 1.0),
+            "place": place,
+            "mean": mean + (LATEST / (step + 1)).clamp(max=1.0) * (place - mean),
+        }
         return self._state["trust"].to(slope)
 
-    def _judgement(self, direction: Direction, place: Tensor, stride: int) -> Tensor:
-        """<grad G, theta_t - theta_{t-1}>; zero where the last place is not known."""
-        last = self._state.get("place")
-        if last is None or last.shape != place.shape:
-            product = place.new_zeros(())
-        else:
-            values = (direction.plain or direction).values
-            in_factors = getattr(values, "rows", None)  # clean/low_rank.py
-            rows = _rows(values, stride) if in_factors is None else in_factors(stride)
-            product = torch.dot(_joined(rows), place - last.to(place))
-        # All processes take part in the sum, whatever each of them has loaded.
-        return direction.total(product) if _sharded(direction.parameters[0]) else product
+    def _recalled(self, place: Tensor) -> tuple[Tensor, ...]:
+        """step, trust, last place, mean; the present place where one is not known: no judgement."""
+        known = (self._state.get(name, place) for name in ("place", "mean"))
+        last, mean = (old.to(place) if old.shape == place.shape else place for old in known)
+        return self._state["step"].to(place), self._state["trust"].to(place), last, mean
 
-    def _updated(self, loss: Tensor, judgement: Tensor) -> dict[str, Tensor]:
-        names = ("step", "trust", "smooth", "best", "deviation")
-        step, trust, smooth, best, deviation = (self._state[name].to(loss) for name in names)
-        new = (1 / (step + 1)).clamp(min=1 / SMOOTHING)  # a plain mean at first
-        deviation = deviation + new * ((loss - smooth).square() - deviation)
-        smooth = smooth + new * (loss - smooth)
-        back_up = smooth > best + deviation.sqrt()
-        forgotten = torch.minimum(smooth, best + (smooth - best) / FORGETTING)
-        sign = judgement.sign()
-        change = torch.where((sign < 0) & back_up, 0.0, -RATE * sign)
-        return {
-            "step": step + 1,
-            "trust": (trust * change.exp()).clamp(LEAST, 1.0),
-            "smooth": smooth,
-            "best": torch.where(step < SMOOTHING, smooth, forgotten),
-            "deviation": deviation,
-        }
+    def _slopes(self, direction: Direction, moves: tuple[Tensor, Tensor], stride: int) -> Tensor:
+        """[2]: <grad G, move> of each."""
+        values = (direction.plain or direction).values
+        in_factors = getattr(values, "rows", None)  # clean/low_rank.py
+        rows = _joined(_rows(values, stride) if in_factors is None else in_factors(stride))
+        slopes = torch.stack([torch.dot(rows, move) for move in moves])
+        # All processes take part in the sum, whatever each of them has loaded.
+        return direction.total(slopes) if _sharded(direction.parameters[0]) else slopes
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Five numbers and the last place."""
+        """Two numbers and two places."""
         return dict(self._state)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go on from a state; also from an older one, which had no place and no deviation."""
-        known = ("step", "trust", "smooth", "best")
+        """Go on from a state; also from an older one, which had no mean, or no place either."""
+        known = ("step", "trust")
         if state and not all(name in state for name in known):
             raise SettingError(
                 f"a safeguard's state with {sorted(state)}; expected {', '.join(known)} and more: load "
                 f"what `state_dict()` of a Reweighter with the same safeguard has given"
             )
-        names = (*known, "deviation", "place")
-        self._state = {name: state[name] for name in names if name in state}
-        if state:
-            self._state.setdefault("deviation", torch.zeros_like(state["trust"]))
+        self._state = {n: state[n] for n in (*known, "place", "mean") if n in state}
 
 
 def _stride(parameters: Sequence[Tensor]) -> int:

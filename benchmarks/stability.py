@@ -99,7 +99,8 @@ def key(cell: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(cell[field] for field in FIELDS)
 
 
-def run(cell: dict[str, Any]) -> dict[str, Any]:
+def run(cell: dict[str, Any], judge: Any = None) -> dict[str, Any]:
+    """judge: a safeguard in place of the default one (judges.py)."""
     import torch
     from stability_problems import problem
 
@@ -112,7 +113,7 @@ def run(cell: dict[str, Any]) -> dict[str, Any]:
     kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[cell["optimizer"]]
     options = {"momentum": cell["momentum"]} if cell["optimizer"] == "sgd" else {}
     update = kind(model.parameters(), lr=cell["lr"], **options)
-    safeguard = "auto" if cell["method"] == "safeguarded" else None
+    safeguard = "auto" if cell["method"] == "safeguarded" else judge
     weigh = reweigh.Reweighter(model, loss, safeguard=safeguard)
     accuracy, factors = [], []
     for step in range(1, count + 1):
@@ -155,12 +156,12 @@ def windows(values: list[float]) -> list[list[float]]:
     return [values[i : i + WINDOW] for i in range(len(values) - WINDOW + 1)]
 
 
-def attempt(cell: dict[str, Any]) -> dict[str, Any]:
+def attempt(cell: dict[str, Any], judge: Any = None) -> dict[str, Any]:
     """A run that fails (NaN at a large learning rate) is a result: accuracy of chance."""
     from reweigh.errors import NonFiniteError
 
     try:
-        return run(cell)
+        return run(cell, judge)
     except NonFiniteError as error:
         failed = str(error).split(";")[0]
         return {**cell, "final": 0.1, "best": 0.1, "failed": failed, **provenance()}

@@ -94,26 +94,6 @@ def misses_block(table: str) -> str:
     return "\n".join(lines)
 
 
-def search_block(lines: str, trial: str) -> str:
-    """A safeguard with a search at the start beside today's: final accuracy in percent."""
-    names = (
-        "part", "model", "noise", "optimizer", "lr", "momentum", "batch", "clean", "drawn", "seed",
-    )  # fmt: skip
-    found: dict[Any, dict[str, float]] = {}
-    for method, rows in (("", lines), ("search", trial)):
-        for row in map(json.loads, rows.splitlines()):
-            finals = found.setdefault(tuple(row[name] for name in names), {})
-            finals[method or row["method"]] = 100 * row["final"]
-    methods = ("plain", "literal", "safeguarded", "search")
-    head = f"| {' | '.join((*names, *methods))} |"
-    shown = [head, "|---" * len(names) + "|---:" * len(methods) + "|"]
-    for cell, finals in found.items():
-        if "search" in finals:
-            values = [f"{finals[m]:.1f}" if m in finals else "" for m in methods]
-            shown.append(f"| {' | '.join((*map(str, cell), *values))} |")
-    return "\n".join(shown)
-
-
 def hedge_block(table: str) -> str:
     """The first table, of the seeds that judge."""
     found = re.search(r"(?:\|.*\n)+", table)
@@ -293,11 +273,8 @@ def main() -> int:
     text = replaced(rule.read_text(), "hedge", hedge)
     if table.exists():
         text = replaced(text, "misses", misses_block(table.read_text()))
-        stability = ROOT / "results/stability"
-        cells, trial = (
-            (stability / name).read_text() for name in ("cells.jsonl", "start_search.jsonl")
-        )
-        text = replaced(text, "start-search", search_block(cells, trial))
+        judges = ROOT / "results/stability/judges.md"
+        text = replaced(text, "judges", judges.read_text().strip())
     pages[rule] = (rule.read_text(), text)
     first, speed = ROOT / "docs/index.md", ROOT / "docs/speed.md"
     demo = demo_block(results).replace("](results/", "](../results/")

@@ -1,0 +1,127 @@
+"""How far back should the safeguard look? Its horizons on development settings and seeds.
+
+    python benchmarks/judges.py --texts DIR     # runs what is missing, then writes results/stability/judges.md
+    python benchmarks/judges.py --table         # only the table
+
+    last         the last step alone decides (growth and fall)
+    10, 100      the way from the mean of the last 10 or 100 places, roughly, decides
+    fifth        the way from the mean of the last fifth of the run
+    both         the same, and the last step must agree before trust grows: the safeguard as it is
+
+Settings are such that some rule is destroyed there or stops early; the seeds (1 and 2) are those that the
+safeguard was developed on, so this shows why it is as it is and judges nothing: that is stability.py's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import stability
+from cell_store import CellStore
+from torch import Tensor
+
+from reweigh.core import safeguard
+from reweigh.core.safeguard import NextBatchJudge
+
+OUT = Path(__file__).parents[1] / "results" / "stability"
+SEEDS = (1, 2)
+HORIZONS: dict[str, float] = {"last": 1, "10": 10, "100": 100}
+
+
+class Mean(NextBatchJudge):
+    """The mean looks back over a fixed number of steps, or a fifth of the run; the last step has no say."""
+
+    def __init__(self, horizon: float | None) -> None:
+        super().__init__()
+        self._horizon = horizon
+
+    def __call__(self, clean_loss: Tensor, *rest: Any) -> Tensor:
+        if (
+            self._horizon is not None and self._state
+        ):  # min(1, LATEST / t) = max(1 / t, 1 / horizon)
+            t = float(self._state["step"]) + 1
+            safeguard.LATEST = max(1.0, t / self._horizon)
+        try:
+            return super().__call__(clean_loss, *rest)
+        finally:
+            safeguard.LATEST = 5
+
+    def _slopes(self, *arguments: Any) -> Tensor:
+        way = super()._slopes(*arguments)[1]
+        return way.repeat(2)
+
+
+def judge(name: str) -> NextBatchJudge:
+    return NextBatchJudge() if name == "both" else Mean(HORIZONS.get(name))
+
+
+JUDGES = (*HORIZONS, "fifth", "both")
+METHODS = ("plain", "literal", *JUDGES)
+
+
+def settings() -> list[dict[str, Any]]:
+    def one(part: str, data: str, model: str, noise: str, *rest: Any) -> dict[str, Any]:
+        return dict(zip(stability.FIELDS[:-2], (part, data, model, noise, *rest), strict=True))
+
+    return [
+        one("digits", "digits", "mlp", "uniform", "sgd", 0.1, 0.0, 50, 5, 1.0),
+        one("digits", "digits", "mlp", "background", "sgd", 0.1, 0.0, 200, 2, 1.0),
+        one("digits", "digits", "mlp", "uniform", "sgd", 0.3, 0.9, 50, 5, 1.0),
+        one("digits", "digits", "mlp", "uniform", "sgd", 0.1, 0.9, 50, 2, 1.0),
+        one("sampled", "digits", "mlp", "background", "sgd", 0.5, 0.9, 50, 20, 0.1),
+        one("texts", "texts", "mlp", "automatic", "sgd", 0.5, 0.9, 100, 200, 0.1),
+        one("texts", "texts", "mlp", "automatic", "sgd", 0.1, 0.9, 100, 200, 1.0),
+        one("texts", "texts", "mlp", "automatic", "adamw", 0.01, 0.0, 100, 200, 1.0),
+        one("mnist49", "mnist49", "lenet", "none", "sgd", 0.001, 0.9, 100, 5, 1.0),
+    ]
+
+
+def cells() -> list[dict[str, Any]]:
+    grid = [(s, seed, m) for seed in SEEDS for s in settings() for m in METHODS]
+    return [{**s, "seed": seed, "method": m} for s, seed, m in grid]
+
+
+def attempt(cell: dict[str, Any]) -> dict[str, Any]:
+    chosen = judge(cell["method"]) if cell["method"] in JUDGES else None
+    return stability.attempt(cell, chosen)
+
+
+def table(rows: dict[Any, dict[str, Any]]) -> str:
+    lines = [
+        "| data | labels | optimizer | lr | momentum | clean | drawn | seed | "
+        + " | ".join(METHODS) + " |",
+        "|" + "---|" * 8 + "---:|" * len(METHODS),
+    ]  # fmt: skip
+    fields = ("data", "noise", "optimizer", "lr", "momentum", "clean", "drawn", "seed")
+    for cell in cells():
+        if cell["method"] != METHODS[0]:
+            continue
+        found = [rows.get(stability.key({**cell, "method": m})) for m in METHODS]
+        if all(found):
+            values = [f"{100 * row['final']:.1f}" for row in found if row]
+            names = [str(cell[field]) for field in fields]
+            lines.append("| " + " | ".join([*names, *values]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--texts", type=Path, help="folder of the texts; left out without it")
+    parser.add_argument("--table", action="store_true", help="only rewrite the table")
+    arguments = parser.parse_args()
+    store = CellStore(OUT / "judges.jsonl", stability.FIELDS)
+    if not arguments.table:
+        if arguments.texts:
+            os.environ["REWEIGH_TEXTS"] = str(arguments.texts)
+        wanted = [c for c in cells() if c["part"] != "texts" or "REWEIGH_TEXTS" in os.environ]
+        store.run_missing(wanted, attempt, jobs=arguments.jobs)
+    (OUT / "judges.md").write_text(table(store.rows()))
+    print(table(store.rows()))
+
+
+if __name__ == "__main__":
+    main()

@@ -170,11 +170,16 @@ def attention(note: str, q: Sequence[int], k: Sequence[int], **options: Any) -> 
     return Case(call, make, note, options, inputs=(0, 1, 2))
 
 
-def likelihood(call: Any, *shape: int, note: str = "", weights: bool = False, reduce: int = 0) -> Case:
+def likelihood(
+    call: Any, *shape: int, note: str = "", weights: bool = False, reduce: int = 0
+) -> Case:
     """Of six classes, of which the third is ignored."""
 
     def make() -> Sequence[Any]:
-        target = torch.arange(N * 30).reshape(N, -1)[:, : max(1, math.prod(shape))].reshape(N, *shape) % 6
+        target = (
+            torch.arange(N * 30).reshape(N, -1)[:, : max(1, math.prod(shape))].reshape(N, *shape)
+            % 6
+        )
         return rand(N, 6, *shape), target, rand(6).exp() if weights else None, reduce, 2
 
     return Case(call, make, note, constant=(2,))

@@ -33,7 +33,9 @@ class FusedAttention:
         """D v - sum(D) y + P t(v)."""
         tq, tk, tv, tm = t(q), t(k), t(v), t(attn_mask)
         y, logs = out
-        kind = logs.dtype  # float32 for coarser operands, whose products are not rounded to them here
+        kind = (
+            logs.dtype
+        )  # float32 for coarser operands, whose products are not rounded to them here
 
         def wide(x: Any) -> Any:
             return x if x is None or x.dtype == kind else x.to(kind)
@@ -44,7 +46,9 @@ class FusedAttention:
         p = scaled @ k.mT
         if attn_mask is not None:
             p = p + wide(attn_mask)
-        hidden = None if attn_mask is None else p == -math.inf  # for rows that see nothing, L is too
+        hidden = (
+            None if attn_mask is None else p == -math.inf
+        )  # for rows that see nothing, L is too
         p = p.sub_(logs.unsqueeze(-1)).exp_()
         if hidden is not None:
             p.masked_fill_(hidden, 0)

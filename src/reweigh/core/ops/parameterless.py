@@ -130,7 +130,8 @@ class Softmax:
         if tx is None:
             return None
         kind = x.dtype if not half_to_float else out.dtype
-        return aten._softmax_backward_data(tx.to(out.dtype), out, dim, kind)
+        moved: Tensor = aten._softmax_backward_data(tx.to(out.dtype), out, dim, kind)
+        return moved
 
 
 @operation(aten._log_softmax.default, lacks=NO_PARAMETERS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -179,3 +181,33 @@ def test_rows_that_hold_several_examples_are_not_joined():
     weigh = reweigh.Reweighter(model, loss, safeguard=None, one_pass=True)
     for _ in range(2):
         assert_exact(model, weigh, loss, [texts(1) for _ in range(4)], texts(4))
+
+
+def test_memory_is_that_of_the_clean_batch_whatever_the_window():
+    """What autograd keeps at once, in numbers: it grows with neither the window nor its groups."""
+
+    def peak(train: int, clean: int) -> int:
+        alive = high = 0
+
+        class Held:
+            def __init__(self, tensor):
+                nonlocal alive, high
+                self.tensor, self.size = tensor.detach(), tensor.numel()
+                alive += self.size
+                high = max(high, alive)
+
+            def __del__(self):
+                nonlocal alive
+                alive -= self.size
+
+        gc.collect()
+        model = nn.Sequential(*[part for _ in range(4) for part in (nn.Linear(64, 64), nn.Tanh())])
+        loss = reweigh.per_example(F.mse_loss)
+        weigh = reweigh.Reweighter(model, loss, backend="forward_mode")
+        parts = [(torch.randn(2, 64), torch.randn(2, 64)) for _ in range(train)]
+        with torch.autograd.graph.saved_tensors_hooks(Held, lambda held: held.tensor):
+            weigh.window(parts, (torch.randn(clean, 64), torch.randn(clean, 64))).backward()
+        return high
+
+    assert peak(64, 16) < 1.2 * peak(1, 16)
+    assert peak(64, 2) < peak(64, 16)

@@ -41,6 +41,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import reweigh
+from reweigh.experiments.provenance import commit
 
 WIDTH, DEPTH, N, M, CLASSES = 512, 6, 64, 16, 10
 WORDS, TOKENS, TOKENS_WIDE = 1000, 128, 256
@@ -283,7 +284,8 @@ def main() -> None:
             task = functools.partial(
                 sharded, model=cell["model"], way=cell["way"], kept=cell["kept"]
             )
-            result["sharded"].append(cell | measured(cell["processes"], task, steps))
+            made = measured(cell["processes"], task, steps)
+            result["sharded"].append(cell | made | {"commit": commit()})
             keep()
     print(summary(result))
 

@@ -4,8 +4,9 @@
 
 Four layers, LoRA of rank 8 on every attention and feed-forward matrix, the rest frozen; 16 micro-batches
 of one sequence between two optimizer steps, m clean sequences. Seconds of one core (process time, one
-thread), both ways in turn; the ratio is that of the medians. Also with every parameter trained, and at the
-level of tokens.
+thread), both ways in turn; the ratio is that of the medians. Also with every parameter trained, at the level
+of tokens, and with the clean sequences in one batch and `one_pass=True`, so that micro-batches are joined up to
+its size. Else clean sequences come one by one, as the others do.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import reweigh
+from reweigh.experiments.provenance import commit
 
 WORDS, LENGTH, WIDTH, LAYERS, RANK, WINDOW = 512, 64, 128, 4, 8, 16
 
@@ -84,16 +86,17 @@ def by_sequence(model: nn.Module, batch: tuple[Tensor]) -> Tensor:
     return by_token(model, batch).mean(1)
 
 
-def measure(*, frozen: bool, level: str, clean: int, rounds: int) -> dict[str, Any]:
+def measure(*, frozen: bool, level: str, clean: int, joined: bool, rounds: int) -> dict[str, Any]:
     torch.manual_seed(0)
     model = Transformer(frozen=frozen)
     loss = by_token if level == "token" else by_sequence
-    weigh = reweigh.Reweighter(model, loss)
+    weigh = reweigh.Reweighter(model, loss, one_pass=joined or None)
 
     def batch(n: int) -> tuple[Tensor]:
         return (torch.randint(WORDS, (n, LENGTH + 1)),)
 
-    train, checked = [batch(1) for _ in range(WINDOW)], [batch(1) for _ in range(clean)]
+    train = [batch(1) for _ in range(WINDOW)]
+    checked: Any = batch(clean) if joined else [batch(1) for _ in range(clean)]
 
     def plain() -> None:
         for one in train:
@@ -112,16 +115,18 @@ def measure(*, frozen: bool, level: str, clean: int, rounds: int) -> dict[str, A
                 seconds[name].append(time.process_time() - began)
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     return {
-        "trained": "adapters" if frozen else "all", "level": level, "window": WINDOW, "m": clean,
+        "trained": "adapters" if frozen else "all", "level": level, "window": WINDOW, "m": clean, "joined": joined,
         "plain_seconds": medians["plain"], "window_seconds": medians["window"],
         "ratio": medians["window"] / medians["plain"], "goal": 1.5 + clean / WINDOW,
-        "backend": "own gradient" if level == "sequence" else str(weigh.backend), "rounds": rounds, "torch": torch.__version__,
-        "machine": platform.machine(),
+        "backend": "own gradient" if level == "sequence" and not joined else str(weigh.backend), "rounds": rounds, "torch": torch.__version__,
+        "machine": platform.machine(), "commit": commit(),
     }  # fmt: skip
 
 
 CELLS = [
-    (True, "sequence", 4), (True, "sequence", 16), (True, "token", 4), (False, "sequence", 4),
+    (True, "sequence", 4, False), (True, "sequence", 16, False), (True, "token", 4, False), (False, "sequence", 4, False),
+    (True, "sequence", 4, True), (True, "sequence", 16, True), (True, "token", 4, True), (False, "sequence", 4, True),
+    (False, "token", 4, True),
 ]  # fmt: skip
 
 
@@ -132,12 +137,14 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
-    rows = [measure(frozen=f, level=level, clean=m, rounds=options.rounds) for f, level, m in CELLS]
-    (options.out / "cost.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = []
+    for f, level, m, joined in CELLS:
+        rows.append(measure(frozen=f, level=level, clean=m, joined=joined, rounds=options.rounds))
+        (options.out / "cost.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     table = ["| trained | level | window | clean | scores by | plain steps | goal 1.5 + m/n |",
              "|---|---|---|---|---|---|---|"]  # fmt: skip
     table += [
-        f"| {r['trained']} | {r['level']} | {r['window']} x 1 | {r['m']} | {r['backend']} | {r['ratio']:.2f} | "
+        f"| {r['trained']} | {r['level']} | {r['window']} x 1 | {r['m']}{' at once, joined' if r['joined'] else ' x 1'} | {r['backend']} | {r['ratio']:.2f} | "
         f"{r['goal']:.2f} |"
         for r in rows
     ]

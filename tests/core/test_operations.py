@@ -6,6 +6,7 @@ recorded layer against both. All in float64, on one or more cases per call.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
@@ -162,6 +163,30 @@ def ctc(call: Any, kind: Any) -> Case:
     return Case(call, make, numerical=False)
 
 
+def attention(note: str, q: Sequence[int], k: Sequence[int], **options: Any) -> Case:
+    """Two heads; queries and keys of these lengths and widths."""
+    call = aten._scaled_dot_product_flash_attention_for_cpu.default
+    make = lambda: (rand(N, 2, *q), rand(N, 2, *k), rand(N, 2, *k))  # noqa: E731
+    return Case(call, make, note, options, inputs=(0, 1, 2))
+
+
+def likelihood(
+    call: Any, *shape: int, note: str = "", weights: bool = False, reduce: int = 0
+) -> Case:
+    """Of six classes, of which the third is ignored."""
+
+    def make() -> Sequence[Any]:
+        target = (
+            torch.arange(N * 30).reshape(N, -1)[:, : max(1, math.prod(shape))].reshape(N, *shape)
+            % 6
+        )
+        return rand(N, 6, *shape), target, rand(6).exp() if weights else None, reduce, 2
+
+    return Case(call, make, note, constant=(2,))
+
+
+HIDING = torch.zeros(3, 5, dtype=torch.float64)
+HIDING[:, 3:] = HIDING[1] = -torch.inf  # the last keys; and from the second query all of them
 SUMS = (aten.add.Tensor, aten.add_.Tensor, aten.sub.Tensor, aten.sub_.Tensor)
 CASES = [
     Case(aten.mm.default, lambda: (rand(N, 6), rand(6, 3))),
@@ -232,6 +257,20 @@ CASES = [
     one(aten.sigmoid_.default),
     one(aten.tanh.default),
     one(aten.tanh_.default),
+    one(aten.gelu.default),
+    one(aten.gelu.default, approximate="tanh", note="tanh"),
+    one(aten.silu.default),
+    one(aten._softmax.default, 1, False),
+    one(aten._softmax.default, 0, False, note="over rows"),
+    one(aten._log_softmax.default, 1, False),
+    attention("", (3, 4), (5, 4)),
+    attention("causal", (4, 4), (4, 4), is_causal=True),
+    attention("scaled", (3, 4), (3, 4), scale=0.3),
+    attention("masked", (3, 4), (5, 4), attn_mask=HIDING),
+    likelihood(aten.nll_loss_forward.default),
+    likelihood(aten.nll_loss_forward.default, note="mean", weights=True, reduce=1),
+    likelihood(aten.nll_loss2d_forward.default, 1, 5),
+    likelihood(aten.nll_loss2d_forward.default, 2, 2, note="sum", weights=True, reduce=2),
     pixels(aten.max_pool2d_with_indices.default, [3, 3], [2, 2], [1, 1]),
     pixels(aten.avg_pool2d.default, [2, 2]),
     pixels(aten._adaptive_avg_pool2d.default, [2, 3]),

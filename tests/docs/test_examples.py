@@ -61,14 +61,14 @@ def test_the_small_language_model_runs(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", [path.name, "--steps", "2", "--out", str(tmp_path)])
     for _ in range(2):
         runpy.run_path(str(path), run_name="__main__")
-    assert len((tmp_path / "sft.jsonl").read_text().splitlines()) == 4
+    assert len((tmp_path / "sft.jsonl").read_text().splitlines()) == 5
     assert (
         len(
             re.findall(
-                r"^   0  (plain|filtered|by sequence|by token) ",
+                r"^   0  (plain|good only|filtered|by sequence|by token) ",
                 capsys.readouterr().out,
                 flags=re.M,
             )
         )
-        == 8
+        == 10
     )

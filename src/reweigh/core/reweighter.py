@@ -52,8 +52,9 @@ class Reweighter:
     compile:     True, or a dict with `backend`, `mode` or `options` of torch.compile: the whole step as
                  one compiled graph, the same numbers (compiled/). `.compiled` says how often that was
                  done and how long it took; where it cannot be, `.backend.reason` says why.
-    one_pass:    both batches in one call of the model. None: where that is the same by construction;
-                 True: you vouch that no code of yours looks at the batch as a whole; False: never.
+    one_pass:    both batches in one call of the model; of a window, micro-batches up to the size of the
+                 clean batch. None: where that is the same by construction; True: you vouch that no code
+                 of yours looks at the batch as a whole; False: never.
 
     >>> model = nn.Linear(2, 2)
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -109,7 +110,8 @@ class Reweighter:
         return self._step(train, clean)[0]
 
     def window(self, batches: Iterable[Batch], clean: Batch) -> Window:
-        """Weigh the micro-batches of one optimizer step as one batch, in the memory of one of them.
+        """Weigh the micro-batches of one optimizer step as one batch, in the memory of one of them, or of
+        the clean batch if that is larger.
 
         batches: with the same columns; sizes may differ. One `backward()` on what comes back leaves the
                  gradient of the joined batch, so call `optimizer.step()` next.

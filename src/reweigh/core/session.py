@@ -22,6 +22,7 @@ from .backends import (
     BackendSelection,
     Settled,
     TrainPass,
+    numbers_at_once,
     require_chunk,
     require_known,
     same_number,
@@ -162,7 +163,9 @@ class Session:
         known = state.watch
         view.watch, view.looking = known.value, known.uses + 1 >= known.next_look
         with muted(view) if view.backward_hooked() else nullcontext():
-            pass_ = TrainPass(view, self.loss, train, proportional and not view.backward_hooked())
+            room = numbers_at_once(clean) if isinstance(train, MicroBatches) else 0
+            summed = proportional and not view.backward_hooked()
+            pass_ = TrainPass(view, self.loss, train, summed, room)
             sides = self._sides(pass_, clean, state, group, cheapest)
         known.uses += 1
         if view.looking:

@@ -17,12 +17,14 @@ class TrainPass:
     """A training forward that is still to be run: the model as it is now, the loss, the batch.
 
     proportional: the weights will be in proportion to the positive scores, as the paper's are.
+    room:         of a window: how many numbers have gone through the model at once in the clean pass.
     """
 
     view: ModelView
     loss: Loss
     batch: Batch
     proportional: bool = False
+    room: int = 0
 
 
 @dataclass(frozen=True)

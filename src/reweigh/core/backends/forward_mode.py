@@ -128,7 +128,7 @@ class ForwardMode(Backend):
             mode = Propagate(view.model, direction, self._last_uses)
         units = by_unit(mode, view.model, direction) if view.sharded else nullcontext()
         try:
-            with differentiable_kernels(view), torch.enable_grad(), units, mode:
+            with differentiable_kernels(view, once=True), torch.enable_grad(), units, mode:
                 losses = differentiable_losses(view.model, pass_.loss, pass_.batch, which="train")
             tangent = mode.tangent(losses)
             mode.keep(losses)

@@ -23,6 +23,7 @@ from .base import Alignment, TrainPass, proven
 from .chunked import align_in_parts, chunks
 from .empty_share import is_empty, nothing, without_statistics
 from .ghost import Ghost, SeveralLosses
+from .grouped import Groups
 from .order import order_for
 from .sharded_parts import align_parts_in_shards
 from .single_loss import SingleLoss
@@ -85,7 +86,7 @@ class BackendSelection:
         self.asked, self.chunk = asked, chunk
         self.choice: Choice | None = None
         self.exchanges: bool | None = None
-        self._single = SingleLoss()
+        self._single, self._groups = SingleLoss(), Groups(one_pass)
         self._backends = {
             name: proven(make(name, epsilon=epsilon, one_pass=one_pass)) for name in BACKENDS
         }
@@ -241,6 +242,10 @@ class BackendSelection:
                 return backend.align(pass_, direction)
         single = self._single if self.asked == "auto" else None
         if in_parts:
+            groups = self._groups if isinstance(pass_.batch, MicroBatches) else None
+            joined = groups and groups.align(backend, pass_, direction, single)
+            if joined:
+                return joined
             return align_in_parts(backend, pass_, direction, self._parts(pass_.batch), single)
         return backend.align(pass_, direction)
 

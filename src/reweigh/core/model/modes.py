@@ -1,8 +1,8 @@
 """How a model runs for the length of a block: in evaluation mode, without backward hooks, or so that it can be
 differentiated.
 
-Compiled graphs hide the operations that the back-ends look at, fused attention has no forward-mode
-and no second derivative, and fused recurrent layers (oneDNN, cuDNN) hide their steps. Inside the last
+Compiled graphs hide the operations that the back-ends look at, fused attention has no second
+derivative and, but for CPUs, no tangent, and fused recurrent layers (oneDNN, cuDNN) hide their steps. Inside the last
 two contexts (and `ModelView.plain_recurrence`) they run as written.
 """
 
@@ -59,15 +59,18 @@ def eager() -> Iterator[None]:
 
 
 @contextmanager
-def differentiable_kernels(view: ModelView) -> Iterator[None]:
+def differentiable_kernels(view: ModelView, *, once: bool = False) -> Iterator[None]:
     """Choose kernels that have forward-mode and second derivatives; also where a checkpoint inside
-    computes anew, whenever that is."""
+    computes anew, whenever that is. once: those without second derivatives, too."""
 
     recurrence = view.recurrence()
+    attention = [SDPBackend.MATH]
+    if once and all(p.device.type == "cpu" for p in view.parameters):
+        attention.append(SDPBackend.FLASH_ATTENTION)  # its tangent: ops/attention.py
 
     def kernels() -> ExitStack:
         stack = ExitStack()
-        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        stack.enter_context(sdpa_kernel(attention))
         stack.enter_context(recurrence())
         return stack
 

@@ -2,7 +2,7 @@
 
 Read `registry` first: the three facets of an operation, how it is registered, and what a recorded layer
 is. Then `linear`, as an example. The others are alike: `convolution`, `embedding`, `norms`,
-`elementwise`, `broadcast`, `parameterless`, `losses`, `distances`.
+`elementwise`, `broadcast`, `parameterless`, `attention`, `losses`, `distances`.
 
 How the facets are used:
 
@@ -11,6 +11,7 @@ tangent_mode       tangents along a whole pass, each kept in a cell of its tenso
 """
 
 from . import (
+    attention,
     broadcast,
     convolution,
     distances,

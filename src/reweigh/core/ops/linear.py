@@ -55,7 +55,11 @@ class MatrixProduct:
     def tangent(t: Lookup, out: Tensor, a: Tensor, b: Tensor) -> Value:
         """t(a) b + a t(b)."""
         ta, tb = t(a), t(b)
-        return total(None if ta is None else ta @ b, None if tb is None else a @ tb)
+        if ta is None:
+            return None if tb is None else a @ tb
+        if tb is None:
+            return ta @ b
+        return (torch.addmm if a.ndim == 2 else torch.baddbmm)(ta @ b, a, tb)
 
     @staticmethod
     def weight_gradient(needs: Needs, g: Tensor, out: Tensor, a: Tensor, b: Tensor) -> Any:

@@ -1,6 +1,7 @@
-"""Criteria that PyTorch can differentiate only once, and only backwards: f_i of each example.
+"""Criteria: f_i of each example.
 
-Row i of the result depends on example i alone. So one call of the backward kernel, with a gradient of
+The negative log-likelihood is linear in its input. Others PyTorch can differentiate only once, and only
+backwards. Row i of the result depends on example i alone. So one call of the backward kernel, with a gradient of
 one at every loss, has d f_i / d x_i in the rows of example i, and
 
     t(f_i) = < d f_i / d x_i , t(x_i) >
@@ -13,6 +14,22 @@ from torch import Tensor
 
 from .parameterless import NO_PARAMETERS
 from .registry import Lookup, Value, aten, operation
+
+
+@operation(aten.nll_loss_forward.default, aten.nll_loss2d_forward.default, lacks=NO_PARAMETERS)
+class LogLikelihood:
+    """f_i = - x_iy, weighted by class; and the sum of the weights. The rest: weights, reduction, index."""
+
+    @staticmethod
+    def tangent(
+        t: Lookup, out: tuple[Tensor, Tensor], x: Tensor, target: Tensor, *rest: Any
+    ) -> tuple[Value, None]:
+        """The same of t(x)."""
+        tx = t(x)
+        if tx is None:
+            return None, None
+        call = aten.nll_loss_forward if target.ndim < 2 else aten.nll_loss2d_forward
+        return call(tx.to(x.dtype), target, *rest)[0], None
 
 
 @operation(aten.multi_margin_loss.default, lacks=NO_PARAMETERS)

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .registry import LinearTangent, Lookup, ZeroTangent, aten, operation
+from .registry import LinearTangent, Lookup, Value, ZeroTangent, aten, operation
 
 NO_PARAMETERS = "it has no parameters of its own, and seldom takes one with the batch"
 
@@ -93,6 +93,56 @@ class Tanh:
         """t(x) (1 - y^2)."""
         tx = t(x)
         return None if tx is None else aten.tanh_backward(tx, out)
+
+
+def _slope_of(backward: Any) -> Any:
+    """The tangent of a function of each element, whose backward kernel multiplies by its slope."""
+
+    def tangent(t: Lookup, out: Tensor, x: Tensor, **options: Any) -> Value:
+        tx = t(x)
+        return None if tx is None else backward(tx, x, **options)
+
+    return staticmethod(tangent)
+
+
+@operation(aten.gelu.default, lacks=NO_PARAMETERS)
+class Gelu:
+    """y = x Phi(x)."""
+
+    tangent = _slope_of(aten.gelu_backward)
+
+
+@operation(aten.silu.default, lacks=NO_PARAMETERS)
+class Silu:
+    """y = x sigmoid(x)."""
+
+    tangent = _slope_of(aten.silu_backward)
+
+
+@operation(aten._softmax.default, lacks=NO_PARAMETERS)
+class Softmax:
+    """y = exp(x) / sum exp(x)."""
+
+    @staticmethod
+    def tangent(t: Lookup, out: Tensor, x: Tensor, dim: int, half_to_float: bool) -> Value:
+        """y (t(x) - sum y t(x)): the derivative is symmetric, so the backward kernel applies it."""
+        tx = t(x)
+        if tx is None:
+            return None
+        kind = x.dtype if not half_to_float else out.dtype
+        moved: Tensor = aten._softmax_backward_data(tx.to(out.dtype), out, dim, kind)
+        return moved
+
+
+@operation(aten._log_softmax.default, lacks=NO_PARAMETERS)
+class LogSoftmax:
+    """y = x - log sum exp(x)."""
+
+    @staticmethod
+    def tangent(t: Lookup, out: Tensor, x: Tensor, dim: int, half_to_float: bool) -> Value:
+        """t(x) - sum exp(y) t(x)."""
+        tx = t(x)
+        return None if tx is None else tx - out.exp().mul_(tx).sum(dim, keepdim=True)
 
 
 @operation(aten.max_pool2d_with_indices.default, lacks=NO_PARAMETERS)

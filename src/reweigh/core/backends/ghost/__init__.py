@@ -22,7 +22,7 @@ from .contact import Contact
 from .engine import Capture, Ghost, GhostPass, Layouts, SeveralLosses, without_autocast
 from .from_dispatch import watched_pass
 from .from_graph import CleanFactors, RecordedContact, plain_pass, read
-from .one_pass import OnePass
+from .one_pass import OnePass, alike, mixes_or_draws, row_wise
 from .sharded import sharded_pass
 from .sharded_clean import SharedFactors
 from .sharded_one_pass import ShardedOnePass

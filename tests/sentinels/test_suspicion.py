@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from reweigh.candidates import PlainData
-from reweigh.sentinels import Mixing, estimate_joint, suspect
+from reweigh.sentinels import Mixing, estimate_joint, suspect, witnesses
 from reweigh.sentinels.combination import fit_logistic
 from reweigh.sentinels.evidence import SMOOTH, LabelEvidence, tempered
 
@@ -118,14 +118,16 @@ def test_the_fit_is_the_minimum_of_its_objective_among_coefficients_that_are_not
 
 def test_evidence_is_that_of_its_definition():
     draw = np.random.default_rng(1)
-    said = {name: draw.dirichlet(np.ones(4), 6) for name in ("a", "b")}
-    p, turned = draw.dirichlet(np.ones(4), 6), draw.dirichlet(np.ones(4), (2, 4))
+    said = {name: draw.dirichlet(np.ones(4), 6) for name in ("corrected_a", "b")}
+    p, turned = said["corrected_a"], draw.dirichlet(np.ones(4), (2, 4))
     folds, rows, labels = (
         np.array([0, 1, 0, 1, 0, 1]),
         np.array([5, 0, 0, 3]),
         np.array([1, 2, 3, 0]),
     )
-    found = LabelEvidence.of(said, p, turned, folds, rows, labels)
+    found = LabelEvidence.of_checked(
+        witnesses.Testimony(said, said, folds, folds), turned, rows, labels
+    )
     for k, (row, g) in enumerate(zip(rows, labels, strict=True)):
         q = p[row] * turned[folds[row]][:, g]
         q /= q.sum()
@@ -179,12 +181,8 @@ def test_errors_that_depend_on_the_row_do_not_mislead_the_combination():
         wrong = data.given != truth
         for known in (None, pairs.astype(int)):
             found = suspect(data, trees=True, seed=seed, checked_given=known)
-            rows = np.arange(len(wrong))
             flat = np.full((5, 4, 4), 0.1) + 0.6 * np.eye(4)
-            said = found.testimony
-            parts = LabelEvidence.of(
-                said.train, said.truth()[0], flat, said.train_folds, rows, data.given
-            ).values
+            parts = LabelEvidence.of_train(found.testimony, flat, data.given).values
             best = max(roc_auc_score(wrong, column) for column in parts.T)
             behind.append(best - roc_auc_score(wrong, found.train.p_wrong))
     assert max(behind) < 0.06, behind

@@ -23,11 +23,13 @@ own label are treated alike, which flags.py needs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from ..candidates import Places, PlainData, Reals, deal
 from ..rng import Draws
+from .bounds import Bounds, bound_errors
 from .combination import Combination, Known
 from .evidence import LabelEvidence, counted_share, transitions
 from .flags import flagged_from, p_values, rate_at, right_share
@@ -91,12 +93,13 @@ def judge_labels(
     by_pairs = len(known) >= FEWEST_PAIRS
     pairs = checked_given if by_pairs else None
     counted = counted_share(pairs, labels)
-    turned = transitions(mixing, p_checked, labels, said.folds, pairs)
+    turned = transitions(said, given, labels, pairs)
 
     def evidence(row: Places, label: Places) -> LabelEvidence:
-        return LabelEvidence.of(said.checked, p_checked, turned, said.folds, row, label)
+        return LabelEvidence.of_checked(said, turned, row, label)
 
     if pairs is None:
+        shares = replace(shares, bounds=_bounds(shares, said, given, labels, seed=seed))
         row, label, weight = _sentinel_labels(shares.shares, labels, len(given))
         learnt: list[Known] = []
     else:
@@ -110,9 +113,9 @@ def judge_labels(
     counts *= len(labels) / counts.sum()
     learnt.append(Known(evidence(copy, name), copy, name, counts))
     sentinels = evidence(row, label)
-    train = LabelEvidence.of(said.train, p, turned, said.train_folds, np.arange(len(given)), given)
+    train = LabelEvidence.of_train(said, turned, given)
     p_train, p_sentinels = np.empty((len(given), 2)), np.empty((len(row), 2))
-    for part in range(int(said.folds.max()) + 1):
+    for part in range(said.parts):
         fitted = Combination.of(learnt, labels, said.folds != part, counted=counted)
         here, there = said.train_folds == part, said.folds[row] == part
         p_train[here] = fitted.judge(train, here)
@@ -123,7 +126,9 @@ def judge_labels(
     values = p_values(p_train[:, 0], counts[given], *against)
     share = right_share(values)
     rates = flagged_from(values, share)
-    sentinel_rates = rate_at(values, rates, p_values(p_sentinels[:, 0], counts[label], *against))
+    own = np.where(right, counts[label], 0.0)
+    of_sentinels = p_values(p_sentinels[:, 0], counts[label], *against, own=own)
+    sentinel_rates = rate_at(values, rates, of_sentinels)
     draws = _drawn(shares, row, labels[row], label, weight, by_pairs=by_pairs)
     return Suspicion(
         _judged(train, p_train, rates),
@@ -139,6 +144,15 @@ def judge_labels(
 
 def _judged(evidence: LabelEvidence, p: Reals, rates: Reals) -> LabelJudgement:
     return LabelJudgement(p[:, 0], evidence.suggested, p[:, 1], rates)
+
+
+def _bounds(shares: Joint, said: Testimony, given: Places, labels: Places, *, seed: int) -> Bounds:
+    """Of the errors, from what the witnesses predict in the mean."""
+    p, p_checked = (np.mean(list(each.values()), axis=0) for each in (said.train, said.checked))
+    classes = shares.draws.sum(2)
+    return bound_errors(
+        p.argmax(1), given, p_checked.argmax(1), labels, shares.row_weights, classes, seed=seed
+    )
 
 
 def _even(shares: Reals) -> Reals:

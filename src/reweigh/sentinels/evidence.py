@@ -1,4 +1,4 @@
-"""Evidence about a row under a label: what each witness says, and what the label's posterior says.
+"""Evidence about a row under a label: what witnesses and the posterior say, and how the label fares in training.
 
     p_w(c)      what witness w says of the row (witnesses.py), (p_w(c) + SMOOTH) / (1 + SMOOTH classes):
                 "never" in fifty trees is not never
@@ -9,6 +9,7 @@
                 same share of errors, spread evenly
     trust       TRUST + (1 - TRUST) counted, counted = errors / (errors + ENOUGH) of pairs of labels that
                 are known: a T that was counted is believed, one that was inferred only a little
+    last        loss, margin and predictions over a training (dynamics.py)
     suggestion  the c != g with the largest mean of p_w(c);  l: the logit of its part of all c != g
 
 An inferred T holds if errors depend on the true class alone. Where they do not, it is wrong, and e_0 with
@@ -33,7 +34,7 @@ TRUST, ENOUGH = 0.25, 30.0
 
 @dataclass(frozen=True, eq=False)
 class LabelEvidence:
-    """values [k, 1 + witnesses]: e_0 first; the likeliest other class, and the logit l of its part."""
+    """values [k, 1 + witnesses + 3]: e_0 first; the likeliest other class, and the logit l of its part."""
 
     values: Reals
     suggested: Places

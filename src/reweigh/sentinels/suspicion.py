@@ -31,6 +31,7 @@ from ..candidates import Places, PlainData, Reals, deal
 from ..rng import Draws
 from .bounds import Bounds, bound_errors
 from .combination import Combination, Known
+from .copies import evenly, sentinel_labels
 from .evidence import LabelEvidence, counted_share, transitions
 from .flags import flagged_from, p_values, rate_at, right_share
 from .joint import Joint, Mixing, estimate_joint, with_pairs
@@ -39,8 +40,6 @@ from .witnesses import Testimony, hear, usual_witnesses
 
 EVEN = 0.75
 PARTS = 5
-MOST_LABELS = 20
-"""A sentinel has its own label, and the likeliest others of its class."""
 FEWEST_PAIRS = 20
 FLOOR = 0.5
 MOST_DRAWN = 2_000_000
@@ -100,7 +99,7 @@ def judge_labels(
 
     if pairs is None:
         shares = replace(shares, bounds=_bounds(shares, said, given, labels, seed=seed))
-        row, label, weight = _sentinel_labels(shares.shares, labels, len(given))
+        row, label, weight = sentinel_labels(shares.shares, labels, len(given))
         learnt: list[Known] = []
     else:
         row, label = known, pairs[known]
@@ -108,18 +107,13 @@ def judge_labels(
         weight = np.full(len(known), len(given) / len(known))
         learnt = [Known(evidence(row, label), row, label, np.ones(len(row)))]
     even = EVEN * (1 - counted)
-    mixed = (1 - even) * shares.shares + even * _even(shares.shares)
-    copy, name, counts = _sentinel_labels(mixed, labels, len(given))
+    mixed = (1 - even) * shares.shares + even * evenly(shares.shares)
+    copy, name, counts = sentinel_labels(mixed, labels, len(given))
     counts *= len(labels) / counts.sum()
     learnt.append(Known(evidence(copy, name), copy, name, counts))
     sentinels = evidence(row, label)
     train = LabelEvidence.of_train(said, turned, given)
-    p_train, p_sentinels = np.empty((len(given), 2)), np.empty((len(row), 2))
-    for part in range(said.parts):
-        fitted = Combination.of(learnt, labels, said.folds != part, counted=counted)
-        here, there = said.train_folds == part, said.folds[row] == part
-        p_train[here] = fitted.judge(train, here)
-        p_sentinels[there] = fitted.judge(sentinels, there)
+    p_train, p_sentinels = _by_parts(said, learnt, labels, train, sentinels, row, counted=counted)
     right = label == labels[row]
     counts = _right_counts(shares, given, label[right], weight[right], by_pairs=by_pairs)
     against = (p_sentinels[right, 0], counts[label[right]])
@@ -142,6 +136,26 @@ def judge_labels(
     )
 
 
+def _by_parts(
+    said: Testimony,
+    learnt: list[Known],
+    labels: Places,
+    train: LabelEvidence,
+    sentinels: LabelEvidence,
+    row: Places,
+    *,
+    counted: float,
+) -> tuple[Reals, Reals]:
+    """p_wrong and p_suggested of train rows [n, 2] and sentinels, by fits that have not seen their part."""
+    p_train, p_sentinels = np.empty((len(train.logits), 2)), np.empty((len(row), 2))
+    for part in range(said.parts):
+        fitted = Combination.of(learnt, labels, said.folds != part, counted=counted)
+        here, there = said.train_folds == part, said.folds[row] == part
+        p_train[here] = fitted.judge(train, here)
+        p_sentinels[there] = fitted.judge(sentinels, there)
+    return p_train, p_sentinels
+
+
 def _judged(evidence: LabelEvidence, p: Reals, rates: Reals) -> LabelJudgement:
     return LabelJudgement(p[:, 0], evidence.suggested, p[:, 1], rates)
 
@@ -153,13 +167,6 @@ def _bounds(shares: Joint, said: Testimony, given: Places, labels: Places, *, se
     return bound_errors(
         p.argmax(1), given, p_checked.argmax(1), labels, shares.row_weights, classes, seed=seed
     )
-
-
-def _even(shares: Reals) -> Reals:
-    """J with the same classes and as many errors, spread evenly."""
-    classes, wrong = len(shares), float(1 - np.trace(shares))
-    spread = np.where(np.eye(classes) > 0, 1 - wrong, wrong / max(classes - 1, 1))
-    return np.asarray(shares.sum(1, keepdims=True) * spread)
 
 
 def _drawn(
@@ -190,14 +197,3 @@ def _right_counts(
     upper = np.quantile(np.diagonal(shares.draws, axis1=1, axis2=2), 0.975, axis=0) * len(given)
     counts: Reals = np.maximum(upper, FLOOR * (1 - shares.wrong) * called) / np.maximum(checked, 1)
     return counts
-
-
-def _sentinel_labels(shares: Reals, labels: Places, rows: int) -> tuple[Places, Places, Reals]:
-    """Row, label and weight of every sentinel."""
-    classes = len(shares)
-    kept = np.argsort(-(shares + 2 * np.eye(classes)), axis=1)[:, :MOST_LABELS]
-    row = np.repeat(np.arange(len(labels)), kept.shape[1])
-    label = kept[labels].ravel()
-    counts = np.bincount(labels, minlength=classes)
-    weight = shares[labels[row], label] * rows / counts[labels[row]]
-    return row, label, weight

@@ -14,6 +14,7 @@ from reweigh.sentinels import (
     Policy,
     Sentinels,
     SourceRate,
+    p_values,
     right_labels,
     source_rates,
     source_weights,
@@ -78,21 +79,35 @@ def test_flags_hold_their_rate_where_errors_depend_on_the_row(hard):
 
 
 def test_right_labels_before_and_after_are_within_their_intervals(hard):
-    """Decisions are made against the same checked rows, so `after` is a little too good; not in the mean."""
-    before, after, away = 0, 0, []
-    for data, truth, with_pairs, _ in hard:
-        policy = Policy.of(with_pairs.train, 0.3)
-        said = right_labels(with_pairs.sentinels, policy)
-        actions = policy.actions(with_pairs.train)
-        labels = np.where(actions == RELABEL, with_pairs.train.suggested, data.given)
-        kept = actions != SET_ASIDE
-        before += said.before.low < np.mean(data.given == truth) < said.before.high
-        really = np.mean((labels == truth)[kept])
-        after += said.after.low - 0.005 < really < said.after.high + 0.005
-        away.append(said.after.share - really)
-    assert before >= 6
-    assert after >= 7
-    assert abs(np.mean(away)) < 0.02  # .004 over 24 seeds
+    """Given labels known or not; without them errors of this kind cannot be counted, so the intervals are wide."""
+    before, after, away = [0, 0], [0, 0], []
+    for data, truth, *both in hard:
+        for way, found in enumerate(both):
+            policy = Policy.of(found.train, 0.3)
+            unknown = None if found.by_pairs else found.joint.errors()
+            said = right_labels(found.sentinels, policy, wrong=unknown)
+            actions = policy.actions(found.train)
+            labels = np.where(actions == RELABEL, found.train.suggested, data.given)
+            kept = actions != SET_ASIDE
+            really = np.mean((labels == truth)[kept])
+            before[way] += said.before.low <= np.mean(data.given == truth) <= said.before.high
+            after[way] += said.after.low <= really <= said.after.high
+            if found.by_pairs:
+                away.append(said.after.share - really)
+    assert min(before) >= 7, before  # of 8
+    assert min(after) >= 7, after
+    assert abs(np.mean(away)) < 0.015
+
+
+def test_a_known_right_row_is_not_held_against_itself():
+    """Its p-value is that of a new row among the others."""
+    draw = np.random.default_rng(0)
+    known, weights = draw.normal(size=9), draw.random(9)
+    found = p_values(known, weights, known, weights, own=weights)
+    for j in range(9):
+        others = np.arange(9) != j
+        alone = p_values(known[[j]], weights[[j]], known[others], weights[others])
+        assert found[j] == pytest.approx(alone[0])
 
 
 def test_error_rates_of_sources_are_shrunk_and_cover():

@@ -93,7 +93,9 @@ def plan_fix(
         checked = _checked(prepared)
         gained = _gain(prepared, options, false_alarms, say, tell) if gain else None
     notes = tuple(_notes(errors, false_alarms, bool((actions != KEEP).any())))
-    summary = _summary(run, ranked, actions, checked, sentinels.right_labels(known, policy))
+    unknown = None if errors.pairs_known else errors.wrong
+    right = sentinels.right_labels(known, policy, wrong=unknown)
+    summary = _summary(run, ranked, actions, checked, right)
     summary = replace(summary, false_alarms=false_alarms, notes=notes)
     if gained is not None:
         summary = replace(

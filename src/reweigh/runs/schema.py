@@ -305,8 +305,8 @@ class LabelErrors:
         found = f"only {self.pairs_found:,}" if self.pairs_found else "none"
         return (
             f"The labels that checked {rows} were given are not known: {found} of them are among the data, "
-            f"and {self.pairs_needed} are needed. So this supposes that errors depend on the true class "
-            f"alone; where they depend on the {rows}, there can be far more of them than the interval says."
+            f"and {self.pairs_needed} are needed. So the number supposes that errors depend on the true "
+            "class alone. The interval does not, and is as wide as what can be known without them."
         )
 
     def needed(self, false_alarms: float) -> int:

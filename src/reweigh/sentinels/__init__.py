@@ -3,8 +3,11 @@
 Read in this order:
 
     witnesses    models that say of a row what its class may be, fitted without that row
+    dynamics     how a label fares while a plain model is trained
     joint        how often each class is called each name, with intervals
+    bounds       how many labels can be wrong at least and at most, whatever errors depend on
     evidence     what is said of a row under a label
+    copies       checked rows under right and wrong labels
     combination  one probability from all of it, learnt with little freedom
     judgements   what is said of labels, and of all of them together
     suspicion    the probability that a label is wrong, calibrated by rows whose truth is known

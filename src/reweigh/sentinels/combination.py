@@ -1,15 +1,17 @@
 """From evidence to probabilities: one regression, learnt from sentinels, with little freedom.
 
-    p_wrong      sigmoid(b + sum_w beta_w e_w),   beta_w >= 0
+    p_wrong      sigmoid(b + sum_w beta_w e_w),   beta_w >= 0,   e_w in units of its spread over the sentinels
+    alone_w      the coefficient that e_w has in a fit of its own
+    usual_w      share_w alone_w; share POSTERIOR for e_0, and the rest of 1 shared by the others as alone^POWER is
     beta, b      fitted to sentinels by weight, with a penalty sum_w pull_w / 2 (beta_w - usual_w)^2
-    usual        POSTERIOR for e_0 and the rest of 1 shared evenly by the others
     pull         PENALTY; for e_0 HELD^(1 - counted): copies of checked rows whose labels were drawn from T
                  cannot say whether T, and so e_0, is right; counted pairs of labels can (evidence.py)
     p_suggested  p_wrong sigmoid(a + d l), a and d fitted to the sentinels that are wrong
 
 No evidence speaks for a label by speaking against it, so beta is not negative. With few sentinels and
 witnesses that agree for the most part, a free fit weighs one witness against another, and what it
-learns is chance.
+learns is chance. Pieces of evidence are much alike, so what is usual is a mean of what each would say alone, and
+one that tells right from wrong better counts for more.
 """
 
 from __future__ import annotations
@@ -24,6 +26,11 @@ from ..candidates import Places, Reals
 from .evidence import LabelEvidence
 
 PENALTY, POSTERIOR, HELD = 1.0, 0.2, 30.0
+POWER = 4
+ALONE, WEAK = 0.5, 0.1
+"""Where a fit of one piece starts from, and the pull towards it."""
+NARROW = 0.05
+"""Added to a spread: what does not vary says nothing."""
 LOOSE = 0.1
 """The pull of an intercept."""
 Flags = npt.NDArray[np.bool_]
@@ -59,13 +66,17 @@ class Combination:
         weight = np.concatenate([each.weight[seen[each.row]] for each in learnt])
         wrong = (label != truth).astype(np.float64)
         hit = (top == truth).astype(np.float64)
-        usual = usual_coefficients(evidence.shape[1])
+        middle = np.average(evidence, axis=0, weights=weight)
+        spread = np.sqrt(np.average((evidence - middle) ** 2, axis=0, weights=weight)) + NARROW
+        scaled = (evidence - middle) / spread
+        usual = usual_coefficients(scaled, wrong, weight)
         pull = np.full(len(usual), PENALTY)
         pull[0] = HELD ** (1 - counted)
-        return cls(
-            fit_logistic(evidence, wrong, weight, usual, pull),
-            fit_logistic(logits[:, None], hit, weight * wrong, np.ones(1), np.array([PENALTY])),
-        )
+        beta = fit_logistic(scaled, wrong, weight, usual, pull)
+        beta[1:] /= spread
+        beta[0] -= middle @ beta[1:]
+        part = fit_logistic(logits[:, None], hit, weight * wrong, np.ones(1), np.array([PENALTY]))
+        return cls(beta, part)
 
     def judge(self, evidence: LabelEvidence, rows: Flags) -> Reals:
         """[k, 2] p_wrong and p_suggested."""
@@ -74,10 +85,15 @@ class Combination:
         return np.stack([p_wrong, p_wrong * part], axis=1)
 
 
-def usual_coefficients(count: int) -> Reals:
-    """[count] where the fit starts from: what is believed without checked rows."""
-    rest = np.full(count - 1, (1 - POSTERIOR) / max(count - 1, 1))
-    return np.concatenate([[POSTERIOR], rest])
+def usual_coefficients(evidence: Reals, wrong: Reals, weights: Reals) -> Reals:
+    """[k] where the fit starts from: a mean of what each piece of evidence says alone."""
+    start, pull = np.array([ALONE]), np.array([WEAK])
+    alone = np.array(
+        [fit_logistic(each[:, None], wrong, weights, start, pull)[1] for each in evidence.T]
+    )
+    strong = alone[1:] ** POWER
+    shares = (1 - POSTERIOR) * strong / max(float(strong.sum()), 1e-9)
+    return np.asarray(np.concatenate([[POSTERIOR], shares]) * alone)
 
 
 def fit_logistic(evidence: Reals, wrong: Reals, weights: Reals, usual: Reals, pull: Reals) -> Reals:

@@ -1,4 +1,4 @@
-"""Evidence about a row under a label: what each witness says, and what the label's posterior says.
+"""Evidence about a row under a label: what witnesses and the posterior say, and how the label fares in training.
 
     p_w(c)      what witness w says of the row (witnesses.py), (p_w(c) + SMOOTH) / (1 + SMOOTH classes):
                 "never" in fifty trees is not never
@@ -9,6 +9,7 @@
                 same share of errors, spread evenly
     trust       TRUST + (1 - TRUST) counted, counted = errors / (errors + ENOUGH) of pairs of labels that
                 are known: a T that was counted is believed, one that was inferred only a little
+    last        loss, margin and predictions over a training (dynamics.py)
     suggestion  the c != g with the largest mean of p_w(c);  l: the logit of its part of all c != g
 
 An inferred T holds if errors depend on the true class alone. Where they do not, it is wrong, and e_0 with
@@ -24,6 +25,7 @@ import numpy as np
 
 from ..candidates import Places, Reals
 from .joint import PULL, Mixing, counted
+from .witnesses import Testimony
 
 FARTHEST = 8.0
 SMOOTH = 0.01
@@ -32,27 +34,45 @@ TRUST, ENOUGH = 0.25, 30.0
 
 @dataclass(frozen=True, eq=False)
 class LabelEvidence:
-    """values [k, 1 + witnesses]: e_0 first; the likeliest other class, and the logit l of its part."""
+    """values [k, 1 + witnesses + 3]: e_0 first; the likeliest other class, and the logit l of its part."""
 
     values: Reals
     suggested: Places
     logits: Reals
 
     @classmethod
-    def of(
+    def of_train(cls, said: Testimony, turned: Reals, given: Places) -> LabelEvidence:
+        """Of all train rows under their given labels; `turned` [parts, y, g] is T."""
+        p, _ = said.truth()
+        rows = np.arange(len(given))
+        fared = said.dynamics[0].under(rows, given) if said.dynamics else None
+        return cls._of(said.train, p, turned[said.train_folds, :, given], rows, given, fared)
+
+    @classmethod
+    def of_checked(
+        cls, said: Testimony, turned: Reals, rows: Places, labels: Places
+    ) -> LabelEvidence:
+        """Of checked rows under labels [k]; `turned` [parts, y, g] is T."""
+        _, p = said.truth()
+        fared = said.dynamics[1].under(rows, labels) if said.dynamics else None
+        called = turned[said.folds[rows], :, labels]
+        return cls._of(said.checked, p, called, rows, labels, fared)
+
+    @classmethod
+    def _of(
         cls,
         said: Mapping[str, Reals],
         p: Reals,
-        turned: Reals,
-        folds: Places,
+        called: Reals,
         rows: Places,
         labels: Places,
+        fared: Reals | None,
     ) -> LabelEvidence:
-        """Of rows under labels [k], from what is said of all rows; `turned` [parts, y, g] is T."""
+        """`called` [k, classes]: how often each class is called the label."""
         each = np.arange(len(rows))
-        joint_p = np.maximum(p[rows], 1e-9) * turned[folds[rows], :, labels]
+        joint_p = np.maximum(p[rows], 1e-9) * called
         own = joint_p[each, labels] / joint_p.sum(1)
-        columns = [_clipped(np.log(np.maximum(1 - own, 1e-9)) - np.log(np.maximum(own, 1e-9)))]
+        columns = [np.log(np.maximum(1 - own, 1e-9)) - np.log(np.maximum(own, 1e-9))]
         others = np.zeros_like(joint_p)
         for probabilities in said.values():
             smooth = (probabilities[rows] + SMOOTH) / (1 + SMOOTH * probabilities.shape[1])
@@ -60,11 +80,13 @@ class LabelEvidence:
             logs = np.log(smooth)
             of_label = logs[each, labels].copy()
             logs[each, labels] = -np.inf
-            columns.append(_clipped(logs.max(1) - of_label))
+            columns.append(logs.max(1) - of_label)
         others[each, labels] = 0
         suggested = others.argmax(1)
         part = np.clip(others[each, suggested] / others.sum(1), 1e-6, 1 - 1e-6)
-        return cls(np.stack(columns, axis=1), suggested, np.log(part / (1 - part)))
+        values = np.stack(columns, axis=1)
+        values = values if fared is None else np.concatenate([values, fared], axis=1)
+        return cls(_clipped(values), suggested, np.log(part / (1 - part)))
 
 
 def _clipped(values: Reals) -> Reals:
@@ -79,24 +101,25 @@ def counted_share(checked_given: Places | None, labels: Places) -> float:
     return errors / (errors + ENOUGH)
 
 
-def transitions(
-    mixing: Mixing, p_checked: Reals, labels: Places, folds: Places, checked_given: Places | None
-) -> Reals:
-    """[parts, y, g] how often y is called g, found without the checked rows of each part.
+def transitions(said: Testimony, given: Places, labels: Places, pairs: Places | None) -> Reals:
+    """[parts, y, g] how often y is called g, found without the rows of each part.
 
-    With them, a class whose checked rows look odd would seem to be called right more often, those rows
-    would seem less odd than train rows, and flags would break their promise.
+    With its checked rows, a class whose checked rows look odd would seem to be called right more often: those
+    rows would seem less odd than train rows. With its train rows, an odd row would make others of its name
+    look mixed up, and so itself. Either way flags would break their promise.
     """
-    trust = TRUST + (1 - TRUST) * counted_share(checked_given, labels)
+    p, p_checked = said.truth()
+    trust = TRUST + (1 - TRUST) * counted_share(pairs, labels)
     found = []
-    for part in range(int(folds.max()) + 1):
-        rest = folds != part
+    for part in range(said.parts):
+        others, rest = said.train_folds != part, said.folds != part
+        mixing = Mixing.of(p[others], given[others])
         shares = mixing.shares(
             p_checked[rest], labels[rest], np.ones(int(rest.sum())), trust=0.5, pull=0.1 * PULL
         )
-        if checked_given is not None:
-            known = rest & (checked_given >= 0)
-            shares = counted(shares, checked_given[known], labels[known], np.ones(int(known.sum())))
+        if pairs is not None:
+            known = rest & (pairs >= 0)
+            shares = counted(shares, pairs[known], labels[known], np.ones(int(known.sum())))
         found.append(tempered(shares, trust))
     return np.stack(found)
 

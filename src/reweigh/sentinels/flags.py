@@ -29,12 +29,21 @@ from ..candidates import Reals
 HALF = 0.5
 
 
-def p_values(suspicion: Reals, weights: Reals, known: Reals, known_weights: Reals) -> Reals:
-    """[n] of rows with `suspicion` and `weights` [n], against known-right rows [m]."""
+def p_values(
+    suspicion: Reals,
+    weights: Reals,
+    known: Reals,
+    known_weights: Reals,
+    own: Reals | float = 0.0,
+) -> Reals:
+    """[n] of rows with `suspicion` and `weights` [n], against known-right rows [m].
+
+    own    [n] the weight of a row that is itself among the known-right ones: it is held against the others
+    """
     order = np.argsort(known)
     above = np.concatenate([np.cumsum(known_weights[order][::-1])[::-1], [0.0]])
     at_least = above[np.searchsorted(known[order], suspicion, side="left")]
-    p: Reals = (weights + at_least) / (weights + known_weights.sum())
+    p: Reals = (weights + at_least - own) / (weights + known_weights.sum() - own)
     return p
 
 

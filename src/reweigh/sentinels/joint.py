@@ -16,10 +16,13 @@ for errors of every kind, if the checked rows were drawn at random. The share of
 of the checked rows, and errors are spread over pairs as theirs are; the estimate above is added to both, as
 PRIOR_ROWS rows and as PRIOR_ERRORS errors. Right labels are the rest of the rows called g.
 
-Intervals: the Bayesian bootstrap. Checked rows of a class get weights from a flat Dirichlet distribution,
-u is drawn from 0 to 1 and pull from PULL / 100 to PULL, M and r are found anew DRAWS times; the middle 95% is the
-interval. So it is wide where p does not tell the classes apart, and the prior decides. Train rows are many, and
-taken as they are.
+Intervals: where pairs are known, the Bayesian bootstrap. Where they are not, errors may depend on more than
+the class, and the mixture can be far off: the interval is then what is known whatever errors depend on
+(bounds.py), and the estimate is moved into it.
+
+The bootstrap: checked rows of a class get weights from a flat Dirichlet distribution,
+u is drawn from 0 to 1 and pull from PULL / 100 to PULL, M and r are found anew DRAWS times. Train rows are many,
+and taken as they are.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ import numpy as np
 from ..candidates import Places, Reals, settle
 from ..rng import Draws
 from ..runs import Estimate
+from .bounds import Bounds
 
 PULL = 0.5
 DRAWS, FEWER = 200, 40
@@ -45,11 +49,13 @@ class Joint:
 
     row_weights    [b, m] the bootstraps' weights of the checked rows, which sum to m; those of each class
                    to its size, unless given labels are known
+    bounds         of the errors, whatever they depend on; None where given labels are known
     """
 
     shares: Reals
     draws: Reals
     row_weights: Reals
+    bounds: Bounds | None = None
 
     @property
     def wrong(self) -> float:
@@ -58,9 +64,11 @@ class Joint:
 
     def errors(self, given: int | None = None, true: int | None = None) -> Estimate:
         """The share of all rows that are wrong; those called `given`; those of one pair."""
-        each = self._wrong(self.draws, given, true)
-        low, high = np.quantile(each, [0.025, 0.975])
         found = float(self._wrong(self.shares[None], given, true)[0])
+        if self.bounds is not None:
+            low, high = self.bounds.errors(given, true)
+            return Estimate(min(max(found, low), high), low, high)
+        low, high = np.quantile(self._wrong(self.draws, given, true), [0.025, 0.975])
         return Estimate(found, min(float(low), found), max(float(high), found))
 
     @staticmethod

@@ -47,7 +47,8 @@ class Sentinels:
         """sum of values / sum of `among` (all) over sentinels by weight, with a 95% interval.
 
         To each bootstrap half a checked row is added on either side, as in Jeffreys' interval: three
-        errors seen, or none, do not make an interval narrow.
+        errors seen, or none, do not make an interval narrow. The train rows are a draw as well: with m checked
+        rows for n others the spread is sqrt(1 + m / n) as wide.
         """
         from scipy.stats import gamma
 
@@ -57,7 +58,9 @@ class Sentinels:
         more, less = row * gamma.ppf(np.clip(uniform, 1e-9, 1 - 1e-9), 0.5).reshape(2, -1)
         each = (self.draws @ values + more) / (self.draws @ among + more + less)
         found = float(self.weight @ values / max(float(self.weight @ among), 1e-9))
-        low, high = np.quantile(each, [0.025, 0.975])
+        wider = np.sqrt(1 + 1 / row) if row > 0 else 1.0
+        middle = each.mean()
+        low, high = np.clip(middle + wider * (np.quantile(each, [0.025, 0.975]) - middle), 0, 1)
         return Estimate(found, min(float(low), found), max(float(high), found))
 
     @property

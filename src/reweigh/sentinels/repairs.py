@@ -11,6 +11,10 @@ their truth is known.
 
     before    share of right labels, by weight
     after     share of right labels among those kept (right as given) and relabelled (the suggestion right)
+
+Where given labels of checked rows are not known, sentinels are copies: they know errors that depend on the
+class alone, and more or fewer can be wrong (bounds.py). `before` then has those bounds; all the errors that are
+not known may be among the labels that are kept, so `after` is moved by as much.
 """
 
 from __future__ import annotations
@@ -66,17 +70,24 @@ class RightLabels:
     alarms: Estimate | None
 
 
-def right_labels(sentinels: Sentinels, policy: Policy) -> RightLabels:
-    """As the sentinels have them."""
+def right_labels(
+    sentinels: Sentinels, policy: Policy, *, wrong: Estimate | None = None
+) -> RightLabels:
+    """As the sentinels have them; `wrong` labels in all, where pairs of labels are not known."""
     actions = policy.actions(sentinels.judged)
     right = 1 - sentinels.wrong
     hit = (sentinels.judged.suggested == sentinels.true).astype(np.float64)
     relabelled, left = _flags(actions == RELABEL), _flags(actions != SET_ASIDE)
     flagged = _flags(actions != KEEP)
     after = np.where(actions == RELABEL, hit, right)
+    before, later = sentinels.share(right), sentinels.share(after * left, left)
+    if wrong is not None:
+        before = Estimate(1 - wrong.share, 1 - wrong.high, 1 - wrong.low)
+        more, fewer = wrong.high - wrong.share, wrong.share - wrong.low
+        later = Estimate(later.share, max(0.0, later.low - more), min(1.0, later.high + fewer))
     return RightLabels(
-        sentinels.share(right),
-        sentinels.share(after * left, left),
+        before,
+        later,
         sentinels.share(hit * relabelled, relabelled) if relabelled.any() else None,
         sentinels.share(right * flagged, flagged) if flagged.any() else None,
     )

@@ -23,12 +23,15 @@ own label are treated alike, which flags.py needs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from ..candidates import Places, PlainData, Reals, deal
 from ..rng import Draws
+from .bounds import Bounds, bound_errors
 from .combination import Combination, Known
+from .copies import evenly, sentinel_labels
 from .evidence import LabelEvidence, counted_share, transitions
 from .flags import flagged_from, p_values, rate_at, right_share
 from .joint import Joint, Mixing, estimate_joint, with_pairs
@@ -37,8 +40,6 @@ from .witnesses import Testimony, hear, usual_witnesses
 
 EVEN = 0.75
 PARTS = 5
-MOST_LABELS = 20
-"""A sentinel has its own label, and the likeliest others of its class."""
 FEWEST_PAIRS = 20
 FLOOR = 0.5
 MOST_DRAWN = 2_000_000
@@ -91,13 +92,14 @@ def judge_labels(
     by_pairs = len(known) >= FEWEST_PAIRS
     pairs = checked_given if by_pairs else None
     counted = counted_share(pairs, labels)
-    turned = transitions(mixing, p_checked, labels, said.folds, pairs)
+    turned = transitions(said, given, labels, pairs)
 
     def evidence(row: Places, label: Places) -> LabelEvidence:
-        return LabelEvidence.of(said.checked, p_checked, turned, said.folds, row, label)
+        return LabelEvidence.of_checked(said, turned, row, label)
 
     if pairs is None:
-        row, label, weight = _sentinel_labels(shares.shares, labels, len(given))
+        shares = replace(shares, bounds=_bounds(shares, said, given, labels, seed=seed))
+        row, label, weight = sentinel_labels(shares.shares, labels, len(given))
         learnt: list[Known] = []
     else:
         row, label = known, pairs[known]
@@ -105,25 +107,22 @@ def judge_labels(
         weight = np.full(len(known), len(given) / len(known))
         learnt = [Known(evidence(row, label), row, label, np.ones(len(row)))]
     even = EVEN * (1 - counted)
-    mixed = (1 - even) * shares.shares + even * _even(shares.shares)
-    copy, name, counts = _sentinel_labels(mixed, labels, len(given))
+    mixed = (1 - even) * shares.shares + even * evenly(shares.shares)
+    copy, name, counts = sentinel_labels(mixed, labels, len(given))
     counts *= len(labels) / counts.sum()
     learnt.append(Known(evidence(copy, name), copy, name, counts))
     sentinels = evidence(row, label)
-    train = LabelEvidence.of(said.train, p, turned, said.train_folds, np.arange(len(given)), given)
-    p_train, p_sentinels = np.empty((len(given), 2)), np.empty((len(row), 2))
-    for part in range(int(said.folds.max()) + 1):
-        fitted = Combination.of(learnt, labels, said.folds != part, counted=counted)
-        here, there = said.train_folds == part, said.folds[row] == part
-        p_train[here] = fitted.judge(train, here)
-        p_sentinels[there] = fitted.judge(sentinels, there)
+    train = LabelEvidence.of_train(said, turned, given)
+    p_train, p_sentinels = _by_parts(said, learnt, labels, train, sentinels, row, counted=counted)
     right = label == labels[row]
     counts = _right_counts(shares, given, label[right], weight[right], by_pairs=by_pairs)
     against = (p_sentinels[right, 0], counts[label[right]])
     values = p_values(p_train[:, 0], counts[given], *against)
     share = right_share(values)
     rates = flagged_from(values, share)
-    sentinel_rates = rate_at(values, rates, p_values(p_sentinels[:, 0], counts[label], *against))
+    own = np.where(right, counts[label], 0.0)
+    of_sentinels = p_values(p_sentinels[:, 0], counts[label], *against, own=own)
+    sentinel_rates = rate_at(values, rates, of_sentinels)
     draws = _drawn(shares, row, labels[row], label, weight, by_pairs=by_pairs)
     return Suspicion(
         _judged(train, p_train, rates),
@@ -137,15 +136,37 @@ def judge_labels(
     )
 
 
+def _by_parts(
+    said: Testimony,
+    learnt: list[Known],
+    labels: Places,
+    train: LabelEvidence,
+    sentinels: LabelEvidence,
+    row: Places,
+    *,
+    counted: float,
+) -> tuple[Reals, Reals]:
+    """p_wrong and p_suggested of train rows [n, 2] and sentinels, by fits that have not seen their part."""
+    p_train, p_sentinels = np.empty((len(train.logits), 2)), np.empty((len(row), 2))
+    for part in range(said.parts):
+        fitted = Combination.of(learnt, labels, said.folds != part, counted=counted)
+        here, there = said.train_folds == part, said.folds[row] == part
+        p_train[here] = fitted.judge(train, here)
+        p_sentinels[there] = fitted.judge(sentinels, there)
+    return p_train, p_sentinels
+
+
 def _judged(evidence: LabelEvidence, p: Reals, rates: Reals) -> LabelJudgement:
     return LabelJudgement(p[:, 0], evidence.suggested, p[:, 1], rates)
 
 
-def _even(shares: Reals) -> Reals:
-    """J with the same classes and as many errors, spread evenly."""
-    classes, wrong = len(shares), float(1 - np.trace(shares))
-    spread = np.where(np.eye(classes) > 0, 1 - wrong, wrong / max(classes - 1, 1))
-    return np.asarray(shares.sum(1, keepdims=True) * spread)
+def _bounds(shares: Joint, said: Testimony, given: Places, labels: Places, *, seed: int) -> Bounds:
+    """Of the errors, from what the witnesses predict in the mean."""
+    p, p_checked = (np.mean(list(each.values()), axis=0) for each in (said.train, said.checked))
+    classes = shares.draws.sum(2)
+    return bound_errors(
+        p.argmax(1), given, p_checked.argmax(1), labels, shares.row_weights, classes, seed=seed
+    )
 
 
 def _drawn(
@@ -176,14 +197,3 @@ def _right_counts(
     upper = np.quantile(np.diagonal(shares.draws, axis1=1, axis2=2), 0.975, axis=0) * len(given)
     counts: Reals = np.maximum(upper, FLOOR * (1 - shares.wrong) * called) / np.maximum(checked, 1)
     return counts
-
-
-def _sentinel_labels(shares: Reals, labels: Places, rows: int) -> tuple[Places, Places, Reals]:
-    """Row, label and weight of every sentinel."""
-    classes = len(shares)
-    kept = np.argsort(-(shares + 2 * np.eye(classes)), axis=1)[:, :MOST_LABELS]
-    row = np.repeat(np.arange(len(labels)), kept.shape[1])
-    label = kept[labels].ravel()
-    counts = np.bincount(labels, minlength=classes)
-    weight = shares[labels[row], label] * rows / counts[labels[row]]
-    return row, label, weight

@@ -29,6 +29,7 @@ from ..candidates import (
     one_hot,
     posterior_rounds,
 )
+from .dynamics import Dynamics, watch_training
 
 NEAREST, MOST_NEIGHBOURS, AT_ONCE = 20, 5000, 1000
 ROUNDS = 2
@@ -113,12 +114,19 @@ class Testimony:
     train      by name, [n, classes]
     checked    by name, [m, classes]
     folds      [m] the part of each checked row; train_folds [n] of each train row
+    dynamics   how labels fare in training (dynamics.py), of train and of checked rows; None: not watched
     """
 
     train: Mapping[str, Reals]
     checked: Mapping[str, Reals]
     folds: Places
     train_folds: Places
+    dynamics: tuple[Dynamics, Dynamics] | None = None
+
+    @property
+    def parts(self) -> int:
+        """How many parts the rows were dealt into."""
+        return int(self.folds.max()) + 1
 
     def truth(self) -> tuple[Reals, Reals]:
         """p(y | x) of train [n, classes] and checked rows: the mean of those that speak of the truth."""
@@ -140,13 +148,18 @@ def hear(
     """All witnesses, part by part. Train and checked rows of a part are treated alike: unseen."""
     train = {name: np.empty((len(data.given), data.classes)) for name in chosen}
     checked = {name: np.empty((len(data.labels), data.classes)) for name in chosen}
+    fared = tuple(Dynamics.empty(len(rows), data.classes) for rows in (data.given, data.labels))
     parts = range(int(folds.max()) + 1)
     for part in parts:
         tell(part, len(parts))
         here, there = train_folds == part, folds == part
+        rest = np.flatnonzero(~here), np.flatnonzero(~there)
+        ask = watch_training(data, *rest)
+        fared[0].put(here, ask(data.features["train"][here]))
+        fared[1].put(there, ask(data.features["checked"][there]))
         for name, witness in chosen.items():
-            says = witness(data, np.flatnonzero(~here), np.flatnonzero(~there))
+            says = witness(data, *rest)
             train[name][here] = says(data.features["train"][here])
             checked[name][there] = says(data.features["checked"][there])
     tell(len(parts), len(parts))
-    return Testimony(train, checked, folds, train_folds)
+    return Testimony(train, checked, folds, train_folds, (fared[0], fared[1]))

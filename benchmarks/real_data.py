@@ -201,6 +201,8 @@ def run_cell(cell: dict, *, folder: Path) -> dict:
         "chosen": winner["name"],
         "parts": {part["name"]: round(part["weight"], 3) for part in winner["parts"]},
         "expected": summary["expected"],
+        "interval": summary["interval"],
+        "judged_rows": summary["judged_rows"],
         "candidates": {c["name"]: c["accuracy"] for c in summary["candidates"]},
         "simple": simple(data, given, test, checked, rows) | network,
         "auroc": found,

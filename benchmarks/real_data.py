@@ -1,6 +1,7 @@
 """`reweigh train` on real rows with realistic wrong labels, beside what a data scientist would do without it.
 
     python benchmarks/real_data.py --folder DIR --jobs 1     # runs the cells that are missing, then the table
+    python benchmarks/real_data.py --folder DIR --again      # also cells that another commit has run; the new ones count
     python benchmarks/real_data.py --table                   # only the table
 
 A cell is a data set (real_data_sets.py), a number of checked rows and a seed; it is appended to
@@ -318,18 +319,24 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, default=Path("."), help="where the files of the sets are"
     )
+    parser.add_argument("--again", action="store_true", help="run cells of other commits again")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--sets", default="", help="names, with commas between them")
     parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--out", type=Path, default=RESULTS)
     asked = parser.parse_args()
+    from reweigh.experiments.provenance import commit
+
     store = CellStore(asked.out / "cells.jsonl", FIELDS)
     if not asked.table:
         names = [name for name in asked.sets.split(",") if name] or list(SETS)
         seeds, sizes = ([int(s) for s in text.split(",")] for text in (asked.seeds, asked.sizes))
         todo = cells(names, seeds, sizes)
-        store.run_missing(todo, partial(run_cell, folder=asked.folder), jobs=asked.jobs)
+        run, now = partial(run_cell, folder=asked.folder), commit()
+        store.run_missing(
+            todo, run, jobs=asked.jobs, outdated=lambda row: asked.again and row["commit"] != now
+        )
     (asked.out / "table.md").write_text(table(store.rows()))
 
 

@@ -34,12 +34,12 @@ import numpy as np
 import pandas as pd
 from cell_store import CellStore
 from real_data_sets import SETS, RealSet
+from real_data_table import table
 
 RESULTS = Path(__file__).parents[1] / "results" / "real_data"
 FIELDS = ("dataset", "checked", "seed")
 SIZES = (100, 50, 200)
 SEEDS = (11, 12, 13)
-SIMPLE = ("lr_checked", "lr_all", "lr_balanced", "gb_checked", "gb_all", "network", "cleanlab")
 TEST = 500
 
 
@@ -248,71 +248,6 @@ def _auroc(audit: pd.DataFrame, data: RealSet, given, rows) -> dict[str, float]:
     return found
 
 
-def table(rows: dict) -> str:
-    """Means over seeds, and every miss. The best simple one is that with the best mean over seeds."""
-    frame = pd.DataFrame(rows.values())
-    if frame.empty:
-        return "no cells yet\n"
-    frame = frame.sort_values(["dataset", "checked", "seed"])
-    seeds = ", ".join(map(str, sorted(frame["seed"].unique())))
-    lines = [
-        "# `reweigh train` beside simple baselines, on realistic wrong labels", "",
-        f"{len(frame)} cells of {len(SETS) * len(SIZES) * len(SEEDS)}, seeds {seeds}; accuracy on unseen rows, mean over "
-        "seeds. See the head of `benchmarks/real_data.py`.", "",
-        "| data | checked | seeds | wrong | reweigh train | " + " | ".join(SIMPLE) + " | ahead of the best simple |",
-        "|---|---|---|---|---|" + "---|" * len(SIMPLE) + "---|",
-    ]  # fmt: skip
-    misses, leads, own = [], [], []
-    for (name, checked), group in frame.groupby(["dataset", "checked"]):
-        ours = group["reweigh_train"].mean()
-        theirs = pd.DataFrame(list(group["simple"])).mean()
-        lead = 100 * (ours - theirs.max())
-        shown = [f"{theirs[s]:.3f}" if s in theirs else "" for s in SIMPLE]
-        wrong = f"{group['wrong'].mean():.0%}"
-        lines.append(
-            f"| {name} | {checked} | {len(group)} | {wrong} | {ours:.3f} | " + " | ".join(shown) + f" | {lead:+.1f} |"
-        )  # fmt: skip
-        leads.append(lead)
-        own.append(100 * (ours - theirs))
-        if lead < -1:
-            kept = ", ".join(sorted(set(group["chosen"])))
-            misses.append(
-                f"- {name}, {checked} checked, {len(group)} seeds: {lead:+.1f} points beside {theirs.idxmax()} (kept: {kept})"
-            )
-    ahead = sum(lead > 0 for lead in leads)
-    each = pd.DataFrame(own).mean()
-    lines += [
-        "", f"Ahead of the best simple one in {ahead} of {len(leads)} lines, by {np.mean(leads):+.1f} points in the mean of all. "
-        "Beside each simple one alone: " + ", ".join(f"{s} {each[s]:+.1f}" for s in SIMPLE if s in each) + ".",
-        "", "Over one point behind:" if misses else "Nowhere over one point behind in a mean over seeds.", "", *misses, "",
-        _single(frame), "", _promises(frame), "",
-    ]  # fmt: skip
-    return "\n".join(lines)
-
-
-def _single(frame: pd.DataFrame) -> str:
-    """The cells in which the best of the simple ones, chosen by the unseen rows, is over a point ahead."""
-    best = frame["simple"].map(lambda each: max(each.values()))
-    behind = frame[100 * (frame["reweigh_train"] - best) < -1]
-    named = [
-        f"{row.dataset} {row.checked} seed {row.seed} ({100 * (row.reweigh_train - max(row.simple.values())):+.1f})"
-        for row in behind.itertuples()
-    ]
-    listed = ": " + ", ".join(named) if named else ""
-    return f"Single cells over one point behind their best simple one: {len(behind)} of {len(frame)}{listed}."
-
-
-def _promises(frame: pd.DataFrame) -> str:
-    """What a run says of itself, beside what is so; and how well wrong labels are found."""
-    gap = 100 * (frame["expected"] - frame["reweigh_train"])
-    auroc = pd.DataFrame(list(frame["auroc"])).mean()
-    found = ", ".join(f"{name} {value:.3f}" for name, value in auroc.items())
-    return (
-        f"Accuracy that a run expects of itself, less that on unseen rows: {gap.mean():+.1f} points in the mean, "
-        f"spread {gap.std():.1f}. AUROC of the audit's evidence for wrong labels: {found}."
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--table", action="store_true", help="only write the table")
@@ -337,7 +272,8 @@ def main() -> None:
         store.run_missing(
             todo, run, jobs=asked.jobs, outdated=lambda row: asked.again and row["commit"] != now
         )
-    (asked.out / "table.md").write_text(table(store.rows()))
+    planned = len(SETS) * len(SIZES) * len(SEEDS)
+    (asked.out / "table.md").write_text(table(store.rows(), planned=planned))
 
 
 if __name__ == "__main__":

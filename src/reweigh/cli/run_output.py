@@ -39,10 +39,12 @@ def tell(summary: RunSummary, out: Path, page: Path) -> None:
     typer.echo(f"{summary.suggestions:,} of {summary.train_rows:,} labels look wrong")
     if (labels := summary.labels) is not None:
         low, high = (f"{100 * share:.0f}" for share in (labels.wrong.low, labels.wrong.high))
-        typer.echo(
-            f"estimated: {low} to {high}% are wrong; {labels.flagged:,} are flagged, of which at most 10% are "
-            "expected to be right"
+        flagged = (
+            f"{labels.flagged:,} are flagged, of which at most 10% are expected to be right"
+            if labels.flagged
+            else "none can be flagged with few false alarms (`reweigh audit` says why)"
         )
+        typer.echo(f"estimated: {low} to {high}% are wrong; {flagged}")
     for advice in summary.warnings:
         typer.secho(f"note: {advice.what} {advice.do}", fg=typer.colors.YELLOW)
     typer.echo(f"report: {page}\nnext:   reweigh audit {out}   or   reweigh review {out}")

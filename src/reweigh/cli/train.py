@@ -83,6 +83,8 @@ def train(
 
     Images:         reweigh train --data photos --clean checked_photos   (photos/cat/1.jpg, ...)
 
+    Shards:         reweigh train --data 'data/train-*.parquet' --clean checked.parquet --target label
+
     Your network:   reweigh train ... --model my_models:factory   (called with shape=, outputs=)
 
     From a pipe:    zcat rows.csv.gz | reweigh train --data - --clean checked.csv --target label
@@ -134,8 +136,6 @@ def _asked(given: dict[str, Any]) -> Options:
     data = given["data"]
     if data is None:
         raise SettingError("which data? give --data, a table or a folder of images")
-    if not data.exists():
-        raise SettingError(f"there is no {data}; expected a CSV or Parquet file or a folder")
     several = {name for name, (kind, _) in shown_options().items() if get_origin(kind) is tuple}
     values: Any = {n: tuple(v or ()) if n in several else v for n, v in given.items()}
     return Options(**values)

@@ -136,6 +136,16 @@ def test_a_pattern_on_the_command_line(both, tmp_path, capsys):
     assert len(pd.read_csv(said)) == 31
 
 
+def test_a_pattern_without_quotes_is_told_about_them(both, capsys):
+    """The shell has then put all names on the command line."""
+    home, ending, _ = both
+    names = [str(home / "shards" / f"rows-{k}.{ending}") for k in range(2)]
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--data", *names, "--target", "label"])
+    assert ended.value.code == 2
+    assert "has to be in quotes" in capsys.readouterr().err
+
+
 def test_shards_of_images_train_as_one_file(tmp_path):
     """As image sets of Hugging Face come; an image keeps its name, and is found in its shard."""
     images(tmp_path / "rows", 40, 0, noise=0.3)

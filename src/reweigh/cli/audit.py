@@ -101,7 +101,8 @@ def _print(head: list[dict[str, Any]]) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
     shown = dict(SHOWN if head[0].get("probability_wrong") is not None else WITHOUT)
     if "file" in head[0]:  # of several: where a person finds the row, and room for long names
-        less = ("index", "probability_suggested", "zero_share", "seen")
+        less = ["index", "probability_suggested", "zero_share", "seen"]
+        less += ["suspicion"] if "probability_wrong" in shown else []
         kept = {name: short for name, short in shown.items() if name not in less}
         shown = {"file": "file", "row": "row", **kept}
     for column, short in shown.items():

@@ -2,6 +2,7 @@
 
     python benchmarks/real_data.py --folder DIR --jobs 1     # runs the cells that are missing, then the table
     python benchmarks/real_data.py --folder DIR --again      # also cells that another commit has run; the new ones count
+    python benchmarks/real_data.py --folder DIR --baselines  # baselines that were not installed when a cell was run
     python benchmarks/real_data.py --table                   # only the table
 
 A cell is a data set (real_data_sets.py), a number of checked rows and a seed; it is appended to
@@ -214,6 +215,17 @@ def run_cell(cell: dict, *, folder: Path) -> dict:
     }
 
 
+def with_baselines(row: dict, *, folder: Path) -> dict:
+    """The cell with all outside baselines; those that it has must come out as they were."""
+    warnings.simplefilter("ignore")
+    data = SETS[row["dataset"]](folder)
+    test, checked, rows = parts(data, row["checked"], row["seed"])
+    found = simple(data, data.given(row["seed"]), test, checked, rows)
+    for name in found.keys() & row["simple"].keys():
+        assert abs(found[name] - row["simple"][name]) < 1e-9, (row["dataset"], name, found[name])
+    return {**row, "simple": row["simple"] | found}
+
+
 def _network(run: Path, predictor, files, truth) -> dict[str, float]:
     """Of the plain network, which the run keeps beside its candidates."""
     import torch
@@ -255,6 +267,9 @@ def main() -> None:
         "--folder", type=Path, default=Path("."), help="where the files of the sets are"
     )
     parser.add_argument("--again", action="store_true", help="run cells of other commits again")
+    parser.add_argument(
+        "--baselines", action="store_true", help="only add the baselines that cells lack"
+    )
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--sets", default="", help="names, with commas between them")
     parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
@@ -264,7 +279,10 @@ def main() -> None:
     from reweigh.experiments.provenance import commit
 
     store = CellStore(asked.out / "cells.jsonl", FIELDS)
-    if not asked.table:
+    if asked.baselines:
+        for row in [r for r in store.rows().values() if "cleanlab" not in r["simple"]]:
+            store.append([with_baselines(row, folder=asked.folder)])
+    elif not asked.table:
         names = [name for name in asked.sets.split(",") if name] or list(SETS)
         seeds, sizes = ([int(s) for s in text.split(",")] for text in (asked.seeds, asked.sizes))
         todo = cells(names, seeds, sizes)

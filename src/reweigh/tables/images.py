@@ -121,8 +121,11 @@ def list_images(path: Path) -> dict[str, ImageFile]:
 
 def image_at(data: Path, name: str) -> ImageFile | None:
     """The image that `name` is in a folder, an archive or a table; None if it is gone, or lies outside."""
-    if holds_cells(data):
-        return cell_named(data, name)
+    try:
+        if holds_cells(data):
+            return cell_named(data, name)
+    except DataError:  # files of several tables
+        return None
     if is_image_archive(data):
         return zipped_images(data, SUFFIXES).get(name)
     try:

@@ -1,6 +1,8 @@
 """`reweigh train` on real rows with realistic wrong labels, beside what a data scientist would do without it.
 
     python benchmarks/real_data.py --folder DIR --jobs 1     # runs the cells that are missing, then the table
+    python benchmarks/real_data.py --folder DIR --again      # also cells that another commit has run; the new ones count
+    python benchmarks/real_data.py --folder DIR --baselines  # baselines that were not installed when a cell was run
     python benchmarks/real_data.py --table                   # only the table
 
 A cell is a data set (real_data_sets.py), a number of checked rows and a seed; it is appended to
@@ -33,12 +35,12 @@ import numpy as np
 import pandas as pd
 from cell_store import CellStore
 from real_data_sets import SETS, RealSet
+from real_data_table import table
 
 RESULTS = Path(__file__).parents[1] / "results" / "real_data"
 FIELDS = ("dataset", "checked", "seed")
 SIZES = (100, 50, 200)
 SEEDS = (11, 12, 13)
-SIMPLE = ("lr_checked", "lr_all", "lr_balanced", "gb_checked", "gb_all", "network", "cleanlab")
 TEST = 500
 
 
@@ -201,6 +203,8 @@ def run_cell(cell: dict, *, folder: Path) -> dict:
         "chosen": winner["name"],
         "parts": {part["name"]: round(part["weight"], 3) for part in winner["parts"]},
         "expected": summary["expected"],
+        "interval": summary["interval"],
+        "judged_rows": summary["judged_rows"],
         "candidates": {c["name"]: c["accuracy"] for c in summary["candidates"]},
         "simple": simple(data, given, test, checked, rows) | network,
         "auroc": found,
@@ -209,6 +213,17 @@ def run_cell(cell: dict, *, folder: Path) -> dict:
         "versions": versions(),
         "commit": commit(),
     }
+
+
+def with_baselines(row: dict, *, folder: Path) -> dict:
+    """The cell with all outside baselines; those that it has must come out as they were."""
+    warnings.simplefilter("ignore")
+    data = SETS[row["dataset"]](folder)
+    test, checked, rows = parts(data, row["checked"], row["seed"])
+    found = simple(data, data.given(row["seed"]), test, checked, rows)
+    for name in found.keys() & row["simple"].keys():
+        assert abs(found[name] - row["simple"][name]) < 1e-9, (row["dataset"], name, found[name])
+    return {**row, "simple": row["simple"] | found}
 
 
 def _network(run: Path, predictor, files, truth) -> dict[str, float]:
@@ -245,76 +260,15 @@ def _auroc(audit: pd.DataFrame, data: RealSet, given, rows) -> dict[str, float]:
     return found
 
 
-def table(rows: dict) -> str:
-    """Means over seeds, and every miss. The best simple one is that with the best mean over seeds."""
-    frame = pd.DataFrame(rows.values())
-    if frame.empty:
-        return "no cells yet\n"
-    frame = frame.sort_values(["dataset", "checked", "seed"])
-    seeds = ", ".join(map(str, sorted(frame["seed"].unique())))
-    lines = [
-        "# `reweigh train` beside simple baselines, on realistic wrong labels", "",
-        f"{len(frame)} cells of {len(SETS) * len(SIZES) * len(SEEDS)}, seeds {seeds}; accuracy on unseen rows, mean over "
-        "seeds. See the head of `benchmarks/real_data.py`.", "",
-        "| data | checked | seeds | wrong | reweigh train | " + " | ".join(SIMPLE) + " | ahead of the best simple |",
-        "|---|---|---|---|---|" + "---|" * len(SIMPLE) + "---|",
-    ]  # fmt: skip
-    misses, leads, own = [], [], []
-    for (name, checked), group in frame.groupby(["dataset", "checked"]):
-        ours = group["reweigh_train"].mean()
-        theirs = pd.DataFrame(list(group["simple"])).mean()
-        lead = 100 * (ours - theirs.max())
-        shown = [f"{theirs[s]:.3f}" if s in theirs else "" for s in SIMPLE]
-        wrong = f"{group['wrong'].mean():.0%}"
-        lines.append(
-            f"| {name} | {checked} | {len(group)} | {wrong} | {ours:.3f} | " + " | ".join(shown) + f" | {lead:+.1f} |"
-        )  # fmt: skip
-        leads.append(lead)
-        own.append(100 * (ours - theirs))
-        if lead < -1:
-            kept = ", ".join(sorted(set(group["chosen"])))
-            misses.append(
-                f"- {name}, {checked} checked, {len(group)} seeds: {lead:+.1f} points beside {theirs.idxmax()} (kept: {kept})"
-            )
-    ahead = sum(lead > 0 for lead in leads)
-    each = pd.DataFrame(own).mean()
-    lines += [
-        "", f"Ahead of the best simple one in {ahead} of {len(leads)} lines, by {np.mean(leads):+.1f} points in the mean of all. "
-        "Beside each simple one alone: " + ", ".join(f"{s} {each[s]:+.1f}" for s in SIMPLE if s in each) + ".",
-        "", "Over one point behind:" if misses else "Nowhere over one point behind in a mean over seeds.", "", *misses, "",
-        _single(frame), "", _promises(frame), "",
-    ]  # fmt: skip
-    return "\n".join(lines)
-
-
-def _single(frame: pd.DataFrame) -> str:
-    """The cells in which the best of the simple ones, chosen by the unseen rows, is over a point ahead."""
-    best = frame["simple"].map(lambda each: max(each.values()))
-    behind = frame[100 * (frame["reweigh_train"] - best) < -1]
-    named = [
-        f"{row.dataset} {row.checked} seed {row.seed} ({100 * (row.reweigh_train - max(row.simple.values())):+.1f})"
-        for row in behind.itertuples()
-    ]
-    listed = ": " + ", ".join(named) if named else ""
-    return f"Single cells over one point behind their best simple one: {len(behind)} of {len(frame)}{listed}."
-
-
-def _promises(frame: pd.DataFrame) -> str:
-    """What a run says of itself, beside what is so; and how well wrong labels are found."""
-    gap = 100 * (frame["expected"] - frame["reweigh_train"])
-    auroc = pd.DataFrame(list(frame["auroc"])).mean()
-    found = ", ".join(f"{name} {value:.3f}" for name, value in auroc.items())
-    return (
-        f"Accuracy that a run expects of itself, less that on unseen rows: {gap.mean():+.1f} points in the mean, "
-        f"spread {gap.std():.1f}. AUROC of the audit's evidence for wrong labels: {found}."
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--table", action="store_true", help="only write the table")
     parser.add_argument(
         "--folder", type=Path, default=Path("."), help="where the files of the sets are"
+    )
+    parser.add_argument("--again", action="store_true", help="run cells of other commits again")
+    parser.add_argument(
+        "--baselines", action="store_true", help="only add the baselines that cells lack"
     )
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--sets", default="", help="names, with commas between them")
@@ -322,13 +276,22 @@ def main() -> None:
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--out", type=Path, default=RESULTS)
     asked = parser.parse_args()
+    from reweigh.experiments.provenance import commit
+
     store = CellStore(asked.out / "cells.jsonl", FIELDS)
-    if not asked.table:
+    if asked.baselines:
+        for row in [r for r in store.rows().values() if "cleanlab" not in r["simple"]]:
+            store.append([with_baselines(row, folder=asked.folder)])
+    elif not asked.table:
         names = [name for name in asked.sets.split(",") if name] or list(SETS)
         seeds, sizes = ([int(s) for s in text.split(",")] for text in (asked.seeds, asked.sizes))
         todo = cells(names, seeds, sizes)
-        store.run_missing(todo, partial(run_cell, folder=asked.folder), jobs=asked.jobs)
-    (asked.out / "table.md").write_text(table(store.rows()))
+        run, now = partial(run_cell, folder=asked.folder), commit()
+        store.run_missing(
+            todo, run, jobs=asked.jobs, outdated=lambda row: asked.again and row["commit"] != now
+        )
+    planned = len(SETS) * len(SIZES) * len(SEEDS)
+    (asked.out / "table.md").write_text(table(store.rows(), planned=planned))
 
 
 if __name__ == "__main__":

@@ -236,3 +236,8 @@ SETS: dict[str, Callable[[Path], RealSet]] = {
     for each in (yoruba, docstrings, reviews, digits, biopsies, wine, segment, imbalanced, cells,
                  credit, digit_images, cifar10n, fashion)
 }  # fmt: skip
+KINDS = {
+    **dict.fromkeys(SETS, "table"),
+    **dict.fromkeys(("yoruba", "docstrings", "reviews"), "text"),
+    **dict.fromkeys(("digit_images", "cifar10n", "fashion"), "images"),
+}

@@ -175,6 +175,26 @@ def test_quick_tries_three(tmp_path, capsys):
     assert "was kept" in said
 
 
+def test_where_networks_are_judged_on_one_part_the_figure_says_what_it_is_worth(
+    tmp_path, monkeypatch, capsys
+):
+    """As for images: 10 of 50 checked rows judge the blend, and the quick candidates say how easy they are."""
+    monkeypatch.setattr(contest, "network_folds", lambda plan, prepared: 1)
+    asked = tables(tmp_path, clean=50)
+    summary = train(Options(**asked, steps=40, quick=True), tmp_path / "run")
+    rows = {each["name"]: each["rows"] for each in summary["candidates"]}
+    assert rows == {"blend": 10, "reweigh": 10, "linear_checked": 50, "linear_all": 50}
+    assert (summary["judged_on"], summary["judged_rows"]) == ("checked", 10)
+    assert summary["expected"] == summary["figure"]
+    p = (summary["figure"] * 50 + 2) / 54
+    assert summary["interval"] > 1.96 * (p * (1 - p) / 54) ** 0.5  # that of all fifty
+    assert any("10 of the 50 checked rows judged" in each["what"] for each in summary["warnings"])
+    arguments = [f"--{name}={value}" for name, value in asked.items()]
+    with pytest.raises(SystemExit):
+        main(["train", *arguments, "--quick", "--steps", "40", "--out", str(tmp_path / "run")])
+    assert "network, reweighed (10 rows)" in capsys.readouterr().out
+
+
 def test_few_checked_rows_judge_nothing(tmp_path):
     lines = []
     asked = tables(tmp_path, clean=8)

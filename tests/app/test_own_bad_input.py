@@ -332,7 +332,7 @@ def test_none_among_numbers_is_a_missing_label(capsys, here):
     rewrite(here, "checked.csv", change)
     code, printed = call(capsys, "train", *TABLE)
     assert code == 0
-    assert "data: 1 rows without a label are left out" in printed.out + printed.err
+    assert "data: one row without a label is left out" in printed.out + printed.err
 
 
 def test_class_folders_called_nothing(capsys, here):

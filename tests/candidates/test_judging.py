@@ -16,7 +16,6 @@ from reweigh.candidates import (
     honest_right,
     judge,
     judge_once,
-    standing,
     usual_folds,
 )
 
@@ -112,13 +111,6 @@ def test_figures_are_those_of_scikit_learn():
     hits = found.accuracy * 20
     p = (hits + 1.96**2 / 2) / (20 + 1.96**2)
     assert found.interval == pytest.approx(1.96 * (p * (1 - p) / (20 + 1.96**2)) ** 0.5)
-
-
-def test_one_judged_on_fewer_rows_is_compared_on_those():
-    full = np.array([1.0] * 6 + [0.0] * 4)
-    part = np.full(10, np.nan)
-    part[:4] = [1, 1, 1, 0]  # easy rows: the other has all of them right
-    assert standing({"full": full, "part": part}) == pytest.approx({"full": 0.6, "part": 0.35})
 
 
 def test_what_judges_the_choice_has_no_part_in_it():

@@ -169,3 +169,14 @@ def group_exists(group):
     except ProcessLookupError:
         return False
     return True
+
+
+def test_help_flows_with_the_terminal_and_keeps_words_in_brackets(capsys, monkeypatch):
+    """No line of a paragraph ends early, and `reweigh[trees]` is not taken for markup."""
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = call(capsys, "train", "--help")
+    assert "reweigh[trees]" in out
+    paragraph = out[out.index("Several ways") : out.index("Leaves a run")].strip().splitlines()
+    assert all(len(line.strip()) > 65 for line in paragraph[:-1])
+    _, out, _ = call(capsys, "audit", "--help")
+    assert "[default: RUN/audit.csv]" in out

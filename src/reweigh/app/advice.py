@@ -29,7 +29,7 @@ def advise(
             "Check some more, spread over the range of the target.",
         )
     if contest is not None and not prepared.judged_on:
-        yield from _judged_by_checked(prepared)
+        yield from _judged_by_checked(prepared, contest)
     else:
         yield from _judged(prepared, comparison)
     if unseen := int(np.sum(outcome.ledger.table()["seen"] == 0)):
@@ -71,11 +71,16 @@ def _classes(prepared: Prepared, outcome: Outcome) -> Iterator[Advice]:
         )
 
 
-def _judged_by_checked(prepared: Prepared) -> Iterator[Advice]:
-    rows, kind = len(prepared.task.clean), "checked"
-    if prepared.validated:
-        rows, kind = len(prepared.task.hyper_validation), "validation"
-    if rows < 100:
+def _judged_by_checked(prepared: Prepared, contest: Contest) -> Iterator[Advice]:
+    kind = "validation" if prepared.validated else "checked"
+    rows, judged = len(contest.honest), int(np.sum(~np.isnan(contest.honest)))
+    if judged < rows:
+        yield Advice(
+            f"{judged} of the {rows} checked rows judged what was kept, as its networks take long to train. Its figure "
+            "is moved by how easy these rows are for the other candidates, which all rows judged.",
+            "Give --test or --validation FILE with checked rows for a sharper one.",
+        )
+    elif rows < 100:
         yield Advice(
             f"{rows} {kind} rows judged the candidates; the figures are rough.",
             "Check more rows, or give --test FILE with checked rows.",

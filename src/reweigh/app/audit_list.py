@@ -48,7 +48,7 @@ def write_audit_list(
         if chosen.name != "table":
             raise
         say(f"the list has no texts and paths: {error}")
-        written = write_rows(out, map(listed, pieces))
+        written = write_rows(out, (listed(piece, opened.source) for piece in pieces))
     return out, written, first
 
 
@@ -56,10 +56,11 @@ def read_audit_list(
     run: Path, *, head: int, false_alarms: float = FALSE_ALARMS
 ) -> tuple[int, list[dict[str, Any]]]:
     """How many rows a run ranked, and the first of them."""
-    audit = open_run(run, needs=RunFile.SUMMARY).path / RunFile.AUDIT
+    opened = open_run(run, needs=RunFile.SUMMARY)
+    audit = opened.path / RunFile.AUDIT
     with reading_parquet(audit), arrow("parquet").ParquetFile(audit) as file:
         first = next(file.iter_batches(max(head, 1), columns=list(AUDIT_COLUMNS)))
-        rows = listed(flagged_at(first, false_alarms)).to_pylist()
+        rows = listed(flagged_at(first, false_alarms), opened.source).to_pylist()
         return file.metadata.num_rows, rows[:head] if head > 0 else []
 
 

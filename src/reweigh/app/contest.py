@@ -63,7 +63,8 @@ class Contest:
 
     figures      of all candidates, the best first
     judged_by    "cross-validation", "validation" or "test"; `rows` that judged, and what they say of the choice:
-    honest       [rows] right or not, by a choice in which the row had no part
+    honest       [rows] right or not, by a choice in which the row had no part; NaN where nothing judged it
+    easy         [rows] how easy a row is for the candidates that all rows judged (candidates/expectation.py)
     test_right   [test rows] right or not, by the winner; empty if nothing is kept for judging.
                  Both are absolute errors in a regression
     posterior    [train rows] of the given label; NaN where unknown
@@ -74,6 +75,7 @@ class Contest:
     chosen: str
     judged_by: str
     honest: Reals
+    easy: Reals | None
     test_right: Reals
     posterior: Reals
     why: str
@@ -156,8 +158,8 @@ class Arena:
         # The blend's weights come from the test rows, if these judge: its cross-fitted figure is honest.
         right = rights[chosen] if judges.by == "test" else self._test_right(members, models)
         return Contest(
-            figures, chosen, judges.by, self.verdicts.values(honest), self.verdicts.values(right),
-            self._posterior(judged), why_chosen(figures, rights, self.verdicts, members), self.rows,
+            figures, chosen, judges.by, self.verdicts.values(honest), self._easy(rights),
+            self.verdicts.values(right), self._posterior(judged), why_chosen(figures, rights, self.verdicts, members), self.rows,
         )  # fmt: skip
 
     def _judged(self, candidate: Candidate) -> Judgement:
@@ -198,6 +200,10 @@ class Arena:
             return KeptPart(member, "encoded", model.network)
         assert isinstance(model, PlainModel), "there are two kinds"
         return KeptPart(member, self.rows.features, self.rows.as_saved(model.fitted))
+
+    def _easy(self, rights: Mapping[str, Reals]) -> Reals | None:
+        easy = all_candidates.easiness(rights)
+        return None if easy is None else self.verdicts.values(easy)
 
     def _test_right(self, members: Sequence[Member], models: Mapping[str, Model]) -> Reals:
         if not self.prepared.judged_on:

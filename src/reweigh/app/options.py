@@ -48,8 +48,9 @@ class Options:
     data: Annotated[
         Path,
         Help(
-            "Rows with doubtful labels: CSV, JSON Lines, Parquet, Excel, a data set of Hugging Face, a "
-            "folder or zip archive with one folder of images a class; - is standard input.",
+            "Rows with doubtful labels: CSV, JSON Lines, Parquet, Excel, a folder of shards of one of the first "
+            "three or a pattern of files in quotes, a data set of Hugging Face, a folder or zip archive with one "
+            "folder of images a class; - is standard input.",
             "D",
         ),
     ]

@@ -12,6 +12,7 @@ from pathlib import Path
 from ..errors import DataError, ReweighError
 from ..exchange import ENDINGS
 from ..runs import RunFile, TrainedRun, read
+from ..tables import is_shards, shard_files
 from .options import Options
 
 _OWN = {
@@ -88,11 +89,12 @@ def _check_file(out: Path, run: TrainedRun, reads: Path | None, *, force: bool) 
 
 def _files(run: TrainedRun, reads: Path | None) -> Iterator[tuple[str, Path]]:
     """What was read, in words, and its path."""
-    if reads is not None:
-        yield "the file to predict for", reads
-    yield "the data of the run", run.source.data
-    if run.source.clean is not None:
-        yield "the clean file of the run", run.source.clean
+    for file in () if reads is None else _each(reads):
+        yield "the file to predict for", file
+    for file in _each(run.source.data):
+        yield "the data of the run", file
+    for file in () if run.source.clean is None else _each(run.source.clean):
+        yield "the clean file of the run", file
     try:
         options = read(run.path / RunFile.OPTIONS, Options)
     except ReweighError:  # of an older version, or gone
@@ -100,8 +102,16 @@ def _files(run: TrainedRun, reads: Path | None) -> Iterator[tuple[str, Path]]:
     for field in fields(options):
         value = getattr(options, field.name)
         for path in value if isinstance(value, tuple) else (value,):
-            if isinstance(path, Path):
-                yield f"a file of the run (--{field.name.replace('_', '-')})", path
+            for file in _each(path) if isinstance(path, Path) else ():
+                yield f"a file of the run (--{field.name.replace('_', '-')})", file
+
+
+def _each(path: Path) -> tuple[Path, ...]:
+    """A path, and the shards that it stands for."""
+    try:
+        return (path, *(shard_files(path) if is_shards(path) else ()))
+    except (DataError, OSError):  # they have changed since
+        return (path,)
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -188,7 +188,7 @@ def image_paths(data: Any, column: str | None = None) -> Sequence[tables.ImageFi
     if not isinstance(data, (str, Path)):
         return [Path(entry) for entry in data]
     path = Path(data)
-    if not path.exists():
+    if not path.exists() and not tables.is_shards(path):
         raise DataError(f"there is no {path}; expected an image or a folder of images")
     if tables.holds_cells(path):
         return tables.open_image_cells(path, image_column(path, column)).members

@@ -41,7 +41,10 @@ def split_rows(inspected: Inspected, options: Options, *, say: Say) -> RowSplit:
     for role, source in inspected.sources.items():
         parts[role] = _labelled(source, classes)
         if gone := len(source) - len(parts[role]):
-            say(f"{role}: {gone:,} rows without a label are left out")
+            many = (
+                f"{gone:,} rows without a label are" if gone > 1 else "one row without a label is"
+            )
+            say(f"{role}: {many} left out")
     data, size = parts["data"], len(inspected.sources["data"])
     checked = inspected.sources["data"].marked[data.rows]
     own_clean, train = data.where(checked), data.where(~checked)

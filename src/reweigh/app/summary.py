@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..audit import Ranking
+from ..candidates import expect
 from ..runs import (
     LabelErrors,
     LabelPair,
@@ -57,17 +58,17 @@ def summarise(
     rivals = {name: run.test for name, run in runs.items() if name != plan.method}
     comparison = tuple(gain(name, ours, theirs) for name, theirs in rivals.items())
     kept = bool(prepared.judged_on)
-    judged_on, right = _judged(prepared, ours, contest)
-    shown = Share(right, regression=ours.regression)
+    judged_on, right, easy = _judged(prepared, ours, contest)
+    worth = expect(right, easy, shares=not ours.regression) if judged_on else None
     suggested = ranking.suggested
     confident = suggested >= 0 if prepared.classes else ~np.isnan(suggested)
     unused = getattr(prepared.inspected.encoder, "unused", ())
     return RunSummary(
         metric="accuracy" if prepared.classes else "mean absolute error",
         judged_on=judged_on,
-        judged_rows=len(right),
-        figure=figure(shown) if judged_on else None,
-        interval=interval(shown) if judged_on else None,
+        judged_rows=int(np.sum(~np.isnan(right))),
+        figure=None if worth is None else worth.figure,
+        interval=None if worth is None else worth.interval,
         comparison=comparison if kept else (),
         train_rows=len(prepared.task.train),
         clean_rows=len(prepared.task.clean),
@@ -89,29 +90,24 @@ def summarise(
         left_out=tuple(UnusedColumn(column.name, column.why) for column in unused),
         candidates=() if contest is None else contest.figures,
         judged_by="" if contest is None else contest.judged_by,
-        expected=None if contest is None else float(np.nanmean(contest.honest)),
+        expected=None
+        if contest is None
+        else expect(contest.honest, contest.easy, shares=not ours.regression).figure,
         why_chosen="" if contest is None else contest.why,
         labels=labels,
         notes=prepared.inspected.notes,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Share:
-    """What a model got right, or its errors, row by row."""
-
-    values: Values
-    regression: bool
-
-
-def _judged(prepared: Prepared, ours: TestOutputs, contest: Contest | None) -> tuple[str, Values]:
-    """What judged the kept model, and each row's verdict; nothing kept for judging: the checked rows."""
+def _judged(
+    prepared: Prepared, ours: TestOutputs, contest: Contest | None
+) -> tuple[str, Values, Values | None]:
+    """What judged the kept model, each row's verdict, and how easy the row is, where only a part judged."""
     if contest is None:
-        return prepared.judged_on, ours.values if prepared.judged_on else np.empty(0)
+        return prepared.judged_on, ours.values if prepared.judged_on else np.empty(0), None
     if prepared.judged_on:
-        return prepared.judged_on, contest.test_right
-    by = "validation" if prepared.validated else "checked"
-    return by, contest.honest[~np.isnan(contest.honest)]
+        return prepared.judged_on, contest.test_right, None
+    return "validation" if prepared.validated else "checked", contest.honest, contest.easy
 
 
 def _confusion(prepared: Prepared, ranking: Ranking) -> tuple[LabelPair, ...]:
@@ -125,18 +121,9 @@ def _confusion(prepared: Prepared, ranking: Ranking) -> tuple[LabelPair, ...]:
     return tuple(LabelPair(name(g), name(s), count) for (g, s), count in pairs.most_common(200))
 
 
-def figure(judged: TestOutputs | Share) -> float:
+def figure(judged: TestOutputs) -> float:
     """Accuracy, or mean absolute error."""
     return float(judged.values.mean())
-
-
-def interval(judged: TestOutputs | Share) -> float | None:
-    """Half a 95% interval of the figure: Agresti and Coull's for an accuracy."""
-    n = len(judged.values)
-    if judged.regression:
-        return Z * float(judged.values.std(ddof=1)) / n**0.5 if n > 1 else None
-    p = (judged.values.sum() + Z**2 / 2) / (n + Z**2)
-    return Z * float((p * (1 - p) / (n + Z**2)) ** 0.5)
 
 
 def gain(method: str, ours: TestOutputs, theirs: TestOutputs) -> MethodComparison:

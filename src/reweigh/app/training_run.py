@@ -231,6 +231,7 @@ def _describe(
         delimiter=getattr(data, "delimiter", None),
         commas=tuple(sorted(getattr(data, "commas", ()))),
         image_column=getattr(data, "column", None),
+        shards=data.shards,
     )
     runs.write(out / RunFile.SOURCE, source)
     if len(prepared.unreadable):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..candidates import Judgement, Labels, Reals, confusion, figures, standing
+from ..candidates import Judgement, Labels, Reals, confusion, easiness, figures, standing
 from ..runs import CandidateFigures
 from ..text import numeral
 
@@ -55,15 +55,16 @@ class Verdicts:
         chosen: str,
     ) -> tuple[CandidateFigures, ...]:
         """Of all, the best first."""
+        easy = easiness(rights)
         found = [
-            self._figures(judgement, rights[name], titles[name], name == chosen)
+            self._figures(judgement, rights[name], easy, titles[name], name == chosen)
             for name, judgement in judged.items()
         ]
         means = standing(rights)
         return tuple(sorted(found, key=lambda each: -means[each.name]))
 
     def _figures(
-        self, judgement: Judgement, right: Reals, title: str, chosen: bool
+        self, judgement: Judgement, right: Reals, easy: Reals | None, title: str, chosen: bool
     ) -> CandidateFigures:
         known = right[~np.isnan(right)]
         if not self.classes:
@@ -73,7 +74,7 @@ class Verdicts:
             return CandidateFigures(
                 judgement.name, title, None, None, None, half, chosen, len(known), {}, error
             )
-        each = figures(right, confusion(judgement, self.labels, len(self.classes)))
+        each = figures(right, confusion(judgement, self.labels, len(self.classes)), easy)
         per_class = dict(zip(self.classes, each.per_class, strict=True))
         return CandidateFigures(
             judgement.name, title, each.accuracy, each.balanced_accuracy, each.macro_f1,

@@ -12,6 +12,7 @@ Read in this order:
     recipes               which of them for which kind of data
     judging               each judged by checked rows it has not seen
     blend                 all of them together
+    expectation           what a candidate is worth on new rows
     choice                the one that is kept
 """
 
@@ -29,7 +30,8 @@ from .judging import (
     LEAST,
     Candidate, Folds, Judgement, Model, agreement, confusion, deal, judge, judge_once, log_likelihood, usual_folds,
 )  # fmt: skip
-from .choice import Figures, choose, figures, honest_right, lead, standing
+from .expectation import Expectation, easiness, expect, standing
+from .choice import Figures, choose, figures, honest_right, lead
 from .blend import (
     BLEND,
     Blend,

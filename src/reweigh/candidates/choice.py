@@ -12,8 +12,7 @@ the best", lets candidates in *because* their difference is uncertain: one unlik
 on few rows, is always within one. Two errors, not one: of a dozen, one is ahead by one error in
 most runs, by luck alone.
 
-    interval   half a 95% interval of an accuracy: 1.96 sqrt(p (1 - p) / (m + 4)), p = (hits + 2) / (m + 4)
-               (Agresti and Coull)
+Accuracies and their intervals are those of expectation.py.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .expectation import expect
 from .learner import Places, Reals
 
-Z = 1.96
 CLEARLY = 2.0
 
 
@@ -41,39 +40,21 @@ class Figures:
     per_class: tuple[float | None, ...]
 
 
-def figures(right: Reals, counts: npt.NDArray[np.int64]) -> Figures:
-    """From the rows' shares of right judgements [m] and the confusion (true, predicted)."""
-    judged = right[~np.isnan(right)]
-    accuracy = float(judged.mean())
-    p = (judged.sum() + Z**2 / 2) / (len(judged) + Z**2)
-    half = Z * float(np.sqrt(p * (1 - p) / (len(judged) + Z**2)))
+def figures(right: Reals, counts: npt.NDArray[np.int64], easy: Reals | None = None) -> Figures:
+    """From the rows' shares of right judgements [m], the confusion (true, predicted), and how easy each row is."""
+    worth = expect(right, easy)
+    assert worth.interval is not None, "an accuracy has one"
     hits, truths, taken = np.diag(counts), counts.sum(1), counts.sum(0)
     present = truths > 0
     recall = np.divide(hits, truths, out=np.zeros(len(hits)), where=present)
     f1 = np.divide(2 * hits, truths + taken, out=np.zeros(len(hits)), where=truths + taken > 0)
     return Figures(
-        accuracy,
-        half,
+        worth.figure,
+        worth.interval,
         float(recall[present].mean()),
         float(f1[present].mean()),
         tuple(float(r) if there else None for r, there in zip(recall, present, strict=True)),
     )
-
-
-def standing(rights: Mapping[str, Reals]) -> dict[str, float]:
-    """Accuracies that can be compared, also where some were judged on a part of the rows only.
-
-    One judged on fewer rows gets the mean of the best that was judged on all, plus the mean difference
-    on the rows it shares with that: which rows it was given must not count for or against it.
-    """
-    full = {name: float(r.mean()) for name, r in rights.items() if not np.isnan(r).any()}
-    if not full:
-        return {name: float(np.nanmean(r)) for name, r in rights.items()}
-    best = max(full, key=full.__getitem__)
-    return {
-        name: full.get(name, full[best] + float(np.nanmean(right - rights[best])))
-        for name, right in rights.items()
-    }
 
 
 def choose(rights: Mapping[str, Reals], steady: Sequence[str]) -> str:
@@ -100,11 +81,14 @@ def honest_right(
 ) -> Reals:
     """[m] what a choice gets right: made on all parts but one, judged on that one.
 
-    The chosen candidate's own figure flatters it: it was chosen for doing well on these rows.
+    The chosen candidate's own figure flatters it: it was chosen for doing well on these rows. Where the other
+    parts did not judge the steadiest, nothing speaks against it, and it is the choice.
     """
     found = np.full(len(next(iter(rights.values()))), np.nan)
+    steadiest = next(name for name in (*steady, *rights) if name in rights)
     for part in parts:
         others = {n: np.delete(right, part) for n, right in rights.items()}
         known = {n: right for n, right in others.items() if not np.isnan(right).all()}
-        found[part] = rights[choose(known, steady)][part]
+        chosen = choose(known, steady) if steadiest in known else steadiest
+        found[part] = rights[chosen][part]
     return found

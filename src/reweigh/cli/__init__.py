@@ -64,7 +64,10 @@ def _message(error: Exception) -> str | None:
     # Usage errors are click's, or those of the copy of click inside newer typers; their method
     # tells both. A group called without a command has printed its help, and has nothing to add.
     if hasattr(error, "format_message"):
-        return str(error.format_message()).strip()
+        said = str(error.format_message()).strip()
+        # The shell has made several files of one pattern.
+        hint = "; a pattern of files has to be in quotes, as --data 'part-*.csv'"
+        return said + (hint if "extra argument" in said else "")
     return None
 
 

@@ -7,20 +7,17 @@ import typer
 
 app = typer.Typer(add_completion=False)
 
-SHOWN = (
-    "index", "given_label", "suggested", "probability_wrong", "probability_suggested", "flagged",
-    "suspicion",
-)  # fmt: skip
-WITHOUT = (
-    "index",
-    "given_label",
-    "suggested_label",
-    "suspicion",
-    "mean_weight",
-    "zero_share",
-    "seen",
-)
-"""Columns that are printed; all are in the file. The second where no probability is known."""
+SHOWN = {
+    "index": "index", "given_label": "given", "suggested": "suggested", "probability_wrong": "p(wrong)",
+    "probability_suggested": "p(suggested)", "flagged": "flagged", "suspicion": "suspicion",
+}  # fmt: skip
+WITHOUT = {
+    "index": "index", "given_label": "given", "suggested_label": "suggested", "suspicion": "suspicion",
+    "mean_weight": "weight", "zero_share": "zero share", "seen": "seen",
+}  # fmt: skip
+"""Columns that are printed, and short names for them; all are in the file. The second where no probability is known."""
+WORDS = ("file", "given_label", "suggested_label", "suggested")
+YES = {True: "yes", False: ""}
 
 
 @app.command()
@@ -102,17 +99,17 @@ def _print(head: list[dict[str, Any]]) -> None:
     if not head:
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
-    known = head[0].get("probability_wrong") is not None
-    shown = [name for name in (SHOWN if known else WITHOUT) if name in head[0]]
-    for column in shown:
-        table.add_column(
-            column,
-            justify="left"
-            if column in ("given_label", "suggested_label", "suggested")
-            else "right",
-        )
+    shown = dict(SHOWN if head[0].get("probability_wrong") is not None else WITHOUT)
+    if "file" in head[0]:  # of several: where a person finds the row, and room for long names
+        less = ["index", "probability_suggested", "zero_share", "seen"]
+        less += ["suspicion"] if "probability_wrong" in shown else []
+        kept = {name: short for name, short in shown.items() if name not in less}
+        shown = {"file": "file", "row": "row", **kept}
+    for column, short in shown.items():
+        if column in head[0]:
+            table.add_column(short, justify="left" if column in WORDS else "right", overflow="fold")
     for entry in head:
-        table.add_row(*(_cell(entry[name]) for name in shown))
+        table.add_row(*(_cell(entry[name]) for name in shown if name in entry))
     Console(highlight=False, markup=False).print(table)
 
 
@@ -121,4 +118,6 @@ def _notice(text: str) -> None:
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return YES[value]
     return "" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -5,6 +5,7 @@ typer and the standard library at its top, nothing else: `--help` loads every on
 """
 
 import importlib
+import re
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,9 @@ COMMANDS = (
     "demo", "train", "predict", "export", "audit", "fix", "review", "reproduce", "report", "data",
     "bench",
 )  # fmt: skip
+
+
+_MARKUP = re.compile(r"(\[[a-z#/@][^\[]*?\])")
 
 
 class Commands(TyperGroup):
@@ -34,6 +38,7 @@ class Commands(TyperGroup):
         module = importlib.import_module(f".{cmd_name}", __package__)
         command = typer.main.get_command(module.app)
         command.name = cmd_name
+        _lay_out(command)
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -41,6 +46,18 @@ class Commands(TyperGroup):
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             raise unknown("command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)
+
+
+def _lay_out(command: Any) -> None:
+    """Paragraphs of the help flow with the width of the terminal; words in brackets are no markup."""
+    if command.help:
+        paragraphs = command.help.split("\n\n")
+        command.help = "\n\n".join(" ".join(p.split("\n")) for p in paragraphs)
+    for parameter in command.params:
+        if getattr(parameter, "help", None):
+            parameter.help = _MARKUP.sub(r"\\\1", parameter.help)
+    for each in getattr(command, "commands", {}).values():
+        _lay_out(each)
 
 
 app = typer.Typer(cls=Commands, add_completion=False)

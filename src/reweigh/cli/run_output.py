@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,36 +23,57 @@ if TYPE_CHECKING:
 
 def tell(summary: RunSummary, out: Path, page: Path) -> None:
     """The figures, the notes and what to do next."""
+    shown = _percent if summary.metric == "accuracy" else _number
     if summary.figure is not None:
         kinds = {"test": "test", "holdout": "held-out clean", "validation": "validation"}
         kind = kinds.get(summary.judged_on, "checked (cross-validated)")
         typer.echo(
             f"\n{summary.metric} on {summary.judged_rows:,} {kind} rows: "
-            f"{numeral(summary.figure, 4)}{_give_or_take(summary.interval)}"
+            f"{shown(summary.figure, summary.interval)}"
         )
+    most = max((each.rows for each in summary.candidates), default=0)
     for each in summary.candidates:
         figure = each.accuracy if each.error is None else each.error
-        figures = f"{numeral(figure or 0, 3):>6}{_give_or_take(each.interval)}"
-        typer.echo(f"  {'*' if each.chosen else ' '} {figures}   {each.name}: {each.title}")
+        few = f" ({each.rows:,} rows)" if each.rows < most else ""
+        figures = shown(figure or 0, each.interval)
+        typer.echo(f"  {'*' if each.chosen else ' '} {figures:>14}  {each.title}{few}")
     if summary.why_chosen:
-        typer.echo(summary.why_chosen)
+        typer.echo(_lines(summary.why_chosen))
     for line in summary.comparison:
-        gain = numeral(line.gain, 3, sign=True) + _give_or_take(line.interval)
-        typer.echo(f"  {line.name}: {numeral(line.figure, 4)}   gain of reweighing {gain}")
-    typer.echo(f"{summary.suggestions:,} of {summary.train_rows:,} labels look wrong")
+        gain = shown(line.gain, line.interval, sign="+")
+        typer.echo(f"  {line.name}: {shown(line.figure)}   gain of reweighing {gain}")
+    typer.echo(
+        f"{summary.suggestions:,} of {summary.train_rows:,} labels look wrong to the reweighed network"
+    )
     if (labels := summary.labels) is not None:
         low, high = (f"{100 * share:.0f}" for share in (labels.wrong.low, labels.wrong.high))
-        typer.echo(
-            f"estimated: {low} to {high}% are wrong; {labels.flagged:,} are flagged, of which at most 10% are "
-            "expected to be right"
+        flagged = (
+            f"{labels.flagged:,} are flagged, of which at most 10% are expected to be right"
+            if labels.flagged
+            else "none can be flagged with few false alarms (`reweigh audit` says why)"
         )
+        typer.echo(_lines(f"estimated: {low} to {high}% are wrong; {flagged}"))
     for advice in summary.warnings:
-        typer.secho(f"note: {advice.what} {advice.do}", fg=typer.colors.YELLOW)
+        typer.secho(_lines(f"note: {advice.what} {advice.do}"), fg=typer.colors.YELLOW)
     typer.echo(f"report: {page}\nnext:   reweigh audit {out}   or   reweigh review {out}")
 
 
-def _give_or_take(interval: float | None) -> str:
-    return "" if interval is None else f" ± {numeral(interval, 3)}"
+def _lines(text: str) -> str:
+    """Wrapped between words where a person reads it; one line for other programs."""
+    if not sys.stdout.isatty():
+        return text
+    width = max(40, shutil.get_terminal_size().columns - 1)
+    return textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False)
+
+
+def _percent(share: float, interval: float | None = None, *, sign: str = "") -> str:
+    about = "" if interval is None else f" ± {100 * interval:4.1f}"
+    return f"{100 * share:{sign}.1f}%{about}"
+
+
+def _number(value: float, interval: float | None = None, *, sign: str = "") -> str:
+    about = "" if interval is None else f" ± {numeral(interval, 3)}"
+    return f"{numeral(value, 4, sign=bool(sign))}{about}"
 
 
 @contextmanager

@@ -75,17 +75,19 @@ def train(
 ) -> None:
     """Train on your own data, guided by the few rows you checked, and rank the labels to fix.
 
-    A table:        reweigh train --data rows.csv --clean checked.csv --target label
+    A table: reweigh train --data rows.csv --clean checked.csv --target label
 
-    Checked rows inside it:  reweigh train --data rows.csv --clean-where "checked == 1" --target label
+    Checked rows inside it: ... --clean-where "checked == 1" in place of --clean
 
-    Texts:          reweigh train --data reviews.csv --clean checked.csv --text review --target stars
+    Texts: reweigh train --data a.csv --clean b.csv --text review --target stars
 
-    Images:         reweigh train --data photos --clean checked_photos   (photos/cat/1.jpg, ...)
+    Images: reweigh train --data photos --clean checked (photos/cat/1.jpg, ...)
 
-    Your network:   reweigh train ... --model my_models:factory   (called with shape=, outputs=)
+    Shards: reweigh train --data 'data/train-*.parquet' --clean checked.parquet ...
 
-    From a pipe:    zcat rows.csv.gz | reweigh train --data - --clean checked.csv --target label
+    Your network: ... --model my_models:factory (called with shape=, outputs=)
+
+    From a pipe: zcat a.csv.gz | reweigh train --data - --clean checked.csv ...
 
     Several ways to learn from such data are tried: the network reweighed by the checked rows, and
     plain models on the checked rows, on all rows, and on all rows with their labels corrected. Each
@@ -134,8 +136,6 @@ def _asked(given: dict[str, Any]) -> Options:
     data = given["data"]
     if data is None:
         raise SettingError("which data? give --data, a table or a folder of images")
-    if not data.exists():
-        raise SettingError(f"there is no {data}; expected a CSV or Parquet file or a folder")
     several = {name for name, (kind, _) in shown_options().items() if get_origin(kind) is tuple}
     values: Any = {n: tuple(v or ()) if n in several else v for n, v in given.items()}
     return Options(**values)

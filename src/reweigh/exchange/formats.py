@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
+
 from ..errors import SettingError, unknown
 from ..runs import RunSource
 from ..tables import Piece, arrow
@@ -39,20 +41,28 @@ def write_list(source: RunSource, pieces: Iterable[Piece], out: Path) -> int:
 
     Rows of a table have neither, and stay as they are.
     """
-    shown = source.kind in ("text", "images")
-    return write_rows(out, map(listed, _with_content(source, pieces) if shown else pieces))
+    shown = _with_content(source, pieces) if source.kind in ("text", "images") else pieces
+    return write_rows(out, (listed(piece, source) for piece in shown))
 
 
 LISTED = {"p_wrong": "probability_wrong", "p_suggested": "probability_suggested", "flag": "flagged"}
 """The names of some columns in the list that people read."""
 
 
-def listed(piece: Piece) -> Piece:
-    """Rows of audit.parquet as a list has them."""
+def listed(piece: Piece, source: RunSource) -> Piece:
+    """Rows of audit.parquet as a list has them; of data in several files, with the file and the row in it."""
     pa = arrow()
     table = piece if isinstance(piece, pa.Table) else pa.Table.from_batches([piece])
     names = [name for name in table.column_names if name != "flagged_from"]
-    return table.select(names).rename_columns([LISTED.get(name, name) for name in names])
+    table = table.select(names).rename_columns([LISTED.get(name, name) for name in names])
+    if not source.shards:
+        return table
+    ends = np.cumsum(list(source.shards.values()))
+    index = table.column("index").to_numpy()
+    shard = np.searchsorted(ends, index, side="right")
+    first = np.concatenate([[0], ends])[shard]
+    names = pa.array(list(source.shards)).take(pa.array(shard))
+    return table.add_column(1, "file", names).add_column(2, "row", pa.array(index - first))
 
 
 def _with_content(source: RunSource, pieces: Iterable[Piece]) -> Iterable[Piece]:

@@ -53,8 +53,10 @@ class Corrected:
     labels: dict[int, str] = field(default_factory=dict)
 
 
-def correct_delimited(source: RunSource, corrections: Corrections, out: IO[bytes]) -> Corrected:
-    """Write the corrected text file to `out`."""
+def correct_delimited(
+    source: RunSource, corrections: Corrections, out: IO[bytes], *, header: bool = True
+) -> Corrected:
+    """Write the corrected text file to `out`, with its header or without."""
     delimiter = source.delimiter
     if delimiter is None:
         with reading(source.data, source.encoding) as stream:
@@ -67,6 +69,8 @@ def correct_delimited(source: RunSource, corrections: Corrections, out: IO[bytes
                 pass
             elif not width:
                 column, width = column_of(cells, source.target), len(cells)
+                if not header:
+                    continue
             else:
                 index, rows = rows, rows + 1
                 if index in corrections.given:
@@ -89,7 +93,7 @@ def correct_parquet(source: RunSource, corrections: Corrections, out: IO[bytes])
     """Write the corrected parquet file to `out`, in the same schema; no cell of it can run."""
     with arrow("parquet").ParquetFile(source.data) as file:
         batches = file.iter_batches(batch_size=16_384)
-        return _correct_batches(source, corrections, out, file.schema_arrow, batches)
+        return correct_batches(source, corrections, out, file.schema_arrow, batches)
 
 
 def correct_arrow_folder(source: RunSource, corrections: Corrections, out: IO[bytes]) -> Corrected:
@@ -97,10 +101,10 @@ def correct_arrow_folder(source: RunSource, corrections: Corrections, out: IO[by
     rows = open_table(source.data).rows
     assert isinstance(rows, ArrowRows), "chosen by what the data are"
     names = rows.classes.get(source.target, ())
-    return _correct_batches(source, corrections, out, rows.schema(), rows.batches(), names)
+    return correct_batches(source, corrections, out, rows.schema(), rows.batches(), names)
 
 
-def _correct_batches(
+def correct_batches(
     source: RunSource,
     corrections: Corrections,
     out: IO[bytes],
@@ -108,7 +112,7 @@ def _correct_batches(
     batches: Iterable[Piece],
     names: Sequence[str] = (),
 ) -> Corrected:
-    """`names`: of the classes, where the target has their numbers."""
+    """Write record batches as one Parquet file; `names`: of the classes, where the target has their numbers."""
     rows, met = 0, Corrected()
     column = column_of(schema.names, source.target)
     if names:

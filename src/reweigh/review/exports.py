@@ -34,6 +34,7 @@ from .corrections import (
 )
 from .corrections_excel import correct_excel
 from .corrections_json import correct_json_lines
+from .corrections_shards import are_parquet, correct_shards, shard_form
 from .decisions import Decision, check_shape, read
 from .suspects import Suspects
 
@@ -103,7 +104,7 @@ def export_run(run: TrainedRun, *, exact: bool = False) -> Exported:
 def exported_files(run: TrainedRun) -> tuple[Path, ...]:
     """Where the four files go. Data keep their form, if it is one that is written here; else CSV."""
     corrected = RunFile.CORRECTED_PARQUET if _is_parquet(run.source) else RunFile.CORRECTED_TEXT
-    if run.source.data.name.lower().endswith((".tsv", ".tsv.gz")):
+    if shard_form(run.source).endswith((".tsv", ".tsv.gz")):
         corrected = RunFile.CORRECTED_TABS
     if _is_json_lines(run.source):
         corrected = RunFile.CORRECTED_LINES
@@ -116,6 +117,8 @@ def exported_files(run: TrainedRun) -> tuple[Path, ...]:
 def _is_parquet(source: RunSource) -> bool:
     if source.is_listing:
         return False
+    if source.shards:
+        return are_parquet(source)
     if is_arrow_folder(source.data):
         return True  # the nearest form that is one file
     try:
@@ -128,11 +131,11 @@ def _is_parquet(source: RunSource) -> bool:
 
 
 def _is_json_lines(source: RunSource) -> bool:
-    return not source.is_listing and source.data.name.lower().endswith(JSON_LINES)
+    return not source.is_listing and shard_form(source).endswith(JSON_LINES)
 
 
 def _is_excel(source: RunSource) -> bool:
-    return not source.is_listing and source.data.name.lower().endswith(EXCEL)
+    return not source.is_listing and shard_form(source).endswith(EXCEL)
 
 
 def correct(
@@ -145,6 +148,8 @@ def correct(
     """Write the corrected data in their own form; `paths` names the images that change."""
     if source.is_listing:
         return correct_listing(source, corrections, out, paths=paths())
+    if source.shards:
+        return correct_shards(source, corrections, out)
     if _is_json_lines(source):
         return correct_json_lines(source, corrections, out)
     if _is_excel(source):

@@ -28,6 +28,7 @@ class RunSource:
     delimiter      of a text file; None for Parquet, for images, and where nobody noted it
     commas         columns of a text file with decimal commas
     image_column   of a table whose rows are images
+    shards         of data in several files: the rows of each, by its name, in order
     """
 
     kind: str
@@ -44,6 +45,7 @@ class RunSource:
     delimiter: str | None = None
     commas: tuple[str, ...] = ()
     image_column: str | None = None
+    shards: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_listing(self) -> bool:

@@ -5,6 +5,7 @@ Read in this order:
     cells    one column: its cells as numbers, as words, as labels; conditions as `checked == 1`
     reader   a CSV or Parquet file as columns, in pieces of bounded size
     json_lines, excel, arrow_folder   the same for JSON objects, workbooks, Hugging Face's folders
+    shard_files, shards   several files of the same columns as one table
     decimals   decimal commas, told from the cells
     images   a folder or a zip archive of images with one folder per class
     image_cells   images in the cells of a table
@@ -25,10 +26,11 @@ from .image_cells import ImageCell, holds_cells, image_columns
 from .thumbnail import thumbnail
 from .labels import Codes, GivenLabels, LabelScan, decide_task
 from .decimals import with_points
-from .excel import ENDINGS as EXCEL
+from .endings import CSV, EXCEL, JSON_LINES, PARQUET
 from .excel import ExcelRows
 from .arrow_folder import ArrowRows, is_arrow_folder
-from .json_lines import ENDINGS as JSON_LINES
+from .shard_files import is_shards, shard_files
+from .shards import ShardedRows
 from .json_lines import is_blank, parsed, spans
 from .reader import PIECE_ROWS, Piece, Table, delimiter_of, is_table, open_table
 from .scan import SAMPLE_ROWS, Scan, scan_table

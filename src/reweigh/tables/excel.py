@@ -23,7 +23,6 @@ from ..optional import optional
 from ..text import first_line
 from .cells import arrow
 
-ENDINGS = (".xlsx",)
 LARGEST = 2 * 2**30
 PIECE_ROWS = 16_384
 MOST_COLUMNS = 16_384

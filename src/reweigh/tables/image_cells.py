@@ -25,8 +25,9 @@ from ..errors import DataError
 from ..text import first_line
 from .arrow_folder import is_arrow_folder, open_arrow_folder
 from .cells import arrow
+from .endings import PARQUET
+from .shard_files import is_shards, shard_files
 
-ENDINGS = (".parquet", ".pq")
 BYTES, PATH = "bytes", "path"
 LOOKED_AT = 20
 """Cells that tell whether a column holds images."""
@@ -57,24 +58,30 @@ class ImageCell:
 
 def holds_cells(path: Path) -> bool:
     """Whether a file or folder may have images in cells, by its name."""
-    return path.name.lower().endswith(ENDINGS) or is_arrow_folder(path)
+    return _is_parquet(path) or is_arrow_folder(path) or bool(_parquet_shards(path))
 
 
 def image_columns(path: Path) -> tuple[str, ...]:
     """The columns that hold images, as the first cells tell."""
     if not holds_cells(path):
         return ()
+    if shards := _parquet_shards(path):
+        return image_columns(shards[0])
     schema, _ = _opened(path)
     named = [name for name in schema.names if _is_image_type(schema.field(name).type)]
     return tuple(name for name in named if _are_images(path, name))
 
 
 def image_cells(path: Path, column: str) -> list[ImageCell]:
-    """Of all rows, in order."""
-    return [
-        ImageCell(path, column, row, f"{column}[{row}]" + (f" {said}" if said else ""))
-        for row, said in enumerate(_paths(path, column))
-    ]
+    """Of all rows, in order; of shards one after the other."""
+    cells: list[ImageCell] = []
+    for file in _parquet_shards(path) or (path,):
+        first = len(cells)
+        cells += [
+            ImageCell(file, column, row, f"{column}[{first + row}]" + (f" {said}" if said else ""))
+            for row, said in enumerate(_paths(file, column))
+        ]
+    return cells
 
 
 def cell_named(path: Path, name: str) -> ImageCell | None:
@@ -82,7 +89,27 @@ def cell_named(path: Path, name: str) -> ImageCell | None:
     match = _NAME.fullmatch(name)
     if match is None or not holds_cells(path):
         return None
-    return ImageCell(path, match[1], int(match[2]), name)
+    row = int(match[2])
+    for shard in _parquet_shards(path):
+        if row < (count := _row_count(shard)):
+            return ImageCell(shard, match[1], row, name)
+        row -= count
+    return None if is_shards(path) else ImageCell(path, match[1], row, name)
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.name.lower().endswith(PARQUET) and path.is_file()
+
+
+def _parquet_shards(path: Path) -> tuple[Path, ...]:
+    """The files of a folder or pattern of Parquet shards; none of anything else."""
+    files = shard_files(path) if is_shards(path) and not is_arrow_folder(path) else ()
+    return files if files and _is_parquet(files[0]) else ()
+
+
+def _row_count(path: Path) -> int:
+    with arrow("parquet").ParquetFile(path) as file:
+        return int(file.metadata.num_rows)
 
 
 def _is_image_type(kind: Any) -> bool:

@@ -8,6 +8,7 @@ of a table are listed in the order of its rows: see `image_cells.py`.
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import IO, Any, TypeAlias
 
 from ..errors import DataError
 from ..optional import optional
+from .endings import IMAGES as SUFFIXES
 from .image_cells import ImageCell, cell_named, holds_cells, image_cells
+from .shard_files import is_shards, shard_files
 from .zipped_images import ZippedImage, is_image_archive, zipped_images
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 PIECE_FILES = 256
 PIXELS = 80_000_000
 """An image with more pixels is taken for a decompression bomb."""
@@ -53,9 +55,19 @@ class ImageFolder:
     @property
     def read_from(self) -> Sequence[Path]:
         """All files that are read."""
+        if self.column is not None and is_shards(self.path):
+            return shard_files(self.path)
         if self.column is not None and self.path.is_dir():
             return sorted(file for file in self.path.iterdir() if file.is_file())
         return [self.path] if self.members else [self.path / name for name in self.files]
+
+    @property
+    def shards(self) -> dict[str, int]:
+        """The images of each file, by its name, where they are in the cells of several."""
+        if self.column is None or not is_shards(self.path):
+            return {}
+        counts = Counter(cell.table for cell in self.members if isinstance(cell, ImageCell))
+        return {file.name: counts[file] for file in shard_files(self.path)}
 
     def pieces(self) -> Iterator[list[ImageFile]]:
         """The files in order, some at a time."""
@@ -109,8 +121,11 @@ def list_images(path: Path) -> dict[str, ImageFile]:
 
 def image_at(data: Path, name: str) -> ImageFile | None:
     """The image that `name` is in a folder, an archive or a table; None if it is gone, or lies outside."""
-    if holds_cells(data):
-        return cell_named(data, name)
+    try:
+        if holds_cells(data):
+            return cell_named(data, name)
+    except DataError:  # files of several tables
+        return None
     if is_image_archive(data):
         return zipped_images(data, SUFFIXES).get(name)
     try:

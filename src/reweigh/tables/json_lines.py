@@ -29,7 +29,6 @@ from typing import Any, TextIO
 from ..errors import DataError
 from .cells import arrow, nested_column
 
-ENDINGS = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 MOST_COLUMNS = 20_000
 LONGEST_LINE = 64 * 2**20
 PIECE_ROWS = 65_536

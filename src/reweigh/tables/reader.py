@@ -1,5 +1,5 @@
 """Tables on disk, read in pieces: CSV (any delimiter), Parquet, and what has a file of its own here
-(JSON Lines, Excel, folders of Hugging Face's `save_to_disk`).
+(JSON Lines, Excel, folders of Hugging Face's `save_to_disk`, shards).
 
     table = open_table("rows.csv")
     for piece in table.pieces(): ...      # pyarrow record batches, a few MB each
@@ -25,12 +25,14 @@ from . import excel, json_lines
 from .arrow_folder import is_arrow_folder, open_arrow_folder
 from .cells import arrow
 from .decimals import COMMA, UNCLEAR, decimal_style, with_points
+from .endings import CSV, EXCEL, JSON_LINES, PARQUET
+from .shard_files import is_shards, shard_files
+from .shards import ShardedRows, joined
 
 Piece: TypeAlias = Any
 """A pyarrow record batch."""
 
-CSV, PARQUET = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
-ENDINGS = (*CSV, *PARQUET, *json_lines.ENDINGS, *excel.ENDINGS)
+ENDINGS = (*CSV, *PARQUET, *JSON_LINES, *EXCEL)
 PIECE_ROWS = 65_536
 PIECE_BYTES = 8 * 2**20
 _HEAD = 2**16
@@ -79,12 +81,16 @@ class Table:
     def with_commas(self, columns: Collection[str]) -> "Table":
         """The same; commas that its own cells leave unclear are decimal in `columns`."""
         known = self.unclear & frozenset(columns)
-        return replace(self, commas=self.commas | known, unclear=self.unclear - known)
+        rows = self.rows.with_commas(columns) if isinstance(self.rows, ShardedRows) else self.rows
+        return replace(self, commas=self.commas | known, unclear=self.unclear - known, rows=rows)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What was guessed, for people to check."""
         said = []
+        if len(self.read_from) > 1 and isinstance(self.rows, ShardedRows):
+            first, last = self.read_from[0].name, self.read_from[-1].name
+            said.append(f"{len(self.read_from):,} shards, {first} to {last}, read as one table")
         if self.commas:
             said.append(f"decimal commas in {_listed(self.commas)}: read as numbers")
         if self.unclear:
@@ -95,6 +101,11 @@ class Table:
             others = ", ".join(map(repr, self.rows.others[:3]))
             said.append(f"only the sheet {self.rows.sheet!r} is read, not {others}")
         return tuple(said)
+
+    @property
+    def shards(self) -> dict[str, int]:
+        """The rows of each file, by its name, where the table is in several."""
+        return self.rows.counts() if isinstance(self.rows, ShardedRows) else {}
 
     @property
     def read_from(self) -> tuple[Path, ...]:
@@ -135,17 +146,21 @@ def _listed(names: frozenset[str]) -> str:
 
 
 def is_table(path: Path) -> bool:
-    """Whether this is a table: by its name, or as a folder of Arrow files."""
-    return path.name.lower().endswith(ENDINGS) or is_arrow_folder(path)
+    """Whether this is a table: by its name, as a folder of Arrow files, or as shards."""
+    return path.name.lower().endswith(ENDINGS) or is_arrow_folder(path) or is_shards(path)
 
 
 def open_table(path: str | Path, *, encoding: str = "utf-8") -> Table:
     """Look at the head of a table: its columns, and whether it is what its name says."""
     path = Path(path)
-    if not path.exists():
-        raise DataError(f"there is no {path}; expected a .csv or .parquet file")
     if is_arrow_folder(path):
         return _with_rows(path, encoding, open_arrow_folder)
+    if is_shards(path):
+        return _joined(path, [open_table(file, encoding=encoding) for file in shard_files(path)])
+    if not path.exists():
+        raise DataError(
+            f"there is no {path}; expected a .csv or .parquet file, a folder, or a pattern of files"
+        )
     if not path.is_file():
         what = "a folder" if path.is_dir() else "a pipe or a device, which can be read once only"
         raise DataError(f"{path} is {what}; expected a .csv or .parquet file: save the rows in one")
@@ -157,9 +172,9 @@ def open_table(path: str | Path, *, encoding: str = "utf-8") -> Table:
     name = path.name.lower()
     if name.endswith(PARQUET):
         return Table(path, _parquet_columns(path))
-    if name.endswith(json_lines.ENDINGS):
+    if name.endswith(JSON_LINES):
         return _with_rows(path, encoding, json_lines.open_json_lines)
-    if name.endswith(excel.ENDINGS):
+    if name.endswith(EXCEL):
         return _with_rows(path, encoding, excel.open_excel)
     if not name.endswith(CSV):
         hint = " (JSON: one object per line, in a .jsonl)" if name.endswith(".json") else ""
@@ -188,6 +203,13 @@ def _with_rows(path: Path, encoding: str, opened: Callable[..., TableRows]) -> T
     except UnicodeError as error:
         raise _undecodable(path, encoding, error) from error
     return Table(path, _checked_names(path, rows.columns), None, encoding, rows)
+
+
+def _joined(path: Path, tables: Sequence[Table]) -> Table:
+    rows, first = joined(tables), tables[0]
+    commas = frozenset[str]().union(*(table.commas for table in tables))
+    unclear = frozenset[str]().union(*(table.unclear for table in tables)) - commas
+    return Table(path, rows.columns, first.delimiter, first.encoding, rows, commas, unclear)
 
 
 def _parquet_columns(path: Path) -> tuple[str, ...]:

@@ -112,7 +112,7 @@ def test_the_table_has_the_papers_order_and_numbers_beside_ours(pages):
     (table,) = tables(read_results(folder))
     names = [line.name for _, group in table.groups for line in group]
     assert names[:3] == ["Baseline", "Baseline +ES", "Random"]
-    assert names[-2:] == ["Ours", "Ours, safeguarded"]
+    assert names[-3:] == ["Ours", "Ours, safeguarded", "Ours, safeguarded +FT"]
     assert [title for title, _ in table.groups] == ["", "Using 10 clean images per class"]
     values = [
         100 * x["metrics"]["test_accuracy"] for x in lines(folder) if x["method"] == "uniform"

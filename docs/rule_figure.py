@@ -52,7 +52,7 @@ def draw(rows: list[dict[str, Any]]) -> Any:
         )
         counts[kind] += 1
     left.set(title="trust", xlabel="step", ylim=(5e-5, 1.5))
-    left.legend(frameon=False, fontsize=7, ncols=2, loc="lower left", labelcolor=GREY)
+    left.legend(frameon=False, fontsize=7, ncols=2, loc="upper right", labelcolor=GREY)
     for place, method in enumerate(COLOURS):
         finals = {
             (r["optimizer"], r["lr"]): 100 * r["final"] for r in rows if r["method"] == method

@@ -191,6 +191,8 @@ def cifar_block(name: str) -> str:
         values = [
             v for (method, _), own in accuracies.items() if method == row["method"] for v in own
         ]
+        if not values and row["method"] not in paper:
+            continue  # a row of our own that has not been run
         theirs = paper.get(row["method"])
         cell = f"{theirs['mean']:.1f}" if theirs else ""
         cell += f" ± {theirs['interval']:.1f}" if theirs and theirs["interval"] else ""

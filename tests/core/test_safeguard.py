@@ -21,41 +21,67 @@ from support.problems import cross_entropy, mlp, vectors
 class Definition:
     """The rule in plain numbers, written from its description: every place is remembered."""
 
-    def __init__(self, trust: float, place: torch.Tensor) -> None:
-        self.trust, self.places = trust, [place.double()]
+    def __init__(self, trust: float, place: torch.Tensor, weights: int = 0) -> None:
+        """weights: how many of the parameters are; they come before biases and scales."""
+        self.trust, self.weights = trust, weights
+        self.places, self.rates, self.signs = [place.double()], [1.0], []
 
     def judge(self, gradient: torch.Tensor, place: torch.Tensor) -> float:
         gradient, place = gradient.double(), place.double()
-        last_step = float(gradient @ (place - self.places[-1]))
-        way = float(gradient @ (place - self.mean()))
-        if last_step != 0 and way > 0:
+        weights, others = slice(self.weights), slice(self.weights, None)
+        last_step, way = (
+            sum(
+                float(gradient[part] @ without_shrinking((place - before)[part], place[part]))
+                for part in (weights, others)
+            )
+            for before in (self.places[-1], self.mean())
+        )
+        rate = min(1.0, 5 / (len(self.places) + 1))
+        if last_step != 0:
+            self.signs.append(math.copysign(1, way) if way else 0.0)
+        evidence = 0.0
+        for sign in self.signs:
+            evidence = max(0.0, 0.95 * evidence + 0.05 * sign)
+        if last_step != 0 and way > 0 and evidence > 2 * math.sqrt(0.05 / 1.95):
             self.trust *= math.exp(-0.05)
-        elif last_step < 0 and way <= 0:
+            rate = max(rate, 0.05)
+        elif last_step < 0 and way < 0 and evidence < 0.05:
             self.trust *= math.exp(0.05)
         self.trust = min(1.0, max(1e-4, self.trust))
         self.places.append(place)
+        self.rates.append(rate)
         return self.trust
 
     def mean(self) -> torch.Tensor:
-        """Of t places the s-th weighs (s - 1 over 4) / (t over 5); of the first five, the last one."""
-        t = len(self.places)
-        if t <= 5:
-            return self.places[-1]
-        shares = [math.comb(s - 1, 4) / math.comb(t, 5) for s in range(1, t + 1)]
-        assert sum(shares) == pytest.approx(1)
-        return sum(share * place for share, place in zip(shares, self.places, strict=True))
+        """Each place weighs what it was given when it was new, less what later ones took."""
+        left, found = 1.0, 0 * self.places[0]
+        for place, rate in zip(reversed(self.places), reversed(self.rates), strict=True):
+            found, left = found + left * rate * place, left * (1 - rate)
+        return found
+
+
+def without_shrinking(move: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    """A move that is towards zero, within 45 degrees, is left with its part across."""
+    if not place.any():
+        return move
+    along = float(move @ place) * place / float(place @ place)
+    towards_zero = float(move @ place) < 0 and along.norm() > (move - along).norm()
+    return move - along if towards_zero else move
 
 
 class Walk:
-    """A safeguard whose judgements are made up: one parameter, moved by hand, clean slope 1."""
+    """A safeguard whose judgements are made up: one parameter, moved by hand, clean slope 1.
+
+    A second one stays where it is, so far from zero that no move makes the parameters shrink.
+    """
 
     def __init__(self, slope: float = 1.0, square: float = 100.0) -> None:
-        self.guard, self.at = NextBatchJudge(), nn.Parameter(torch.zeros(1))
-        self.slope, self.d = torch.tensor(slope), [torch.tensor([square**0.5])]
+        self.guard, self.at = NextBatchJudge(), nn.Parameter(torch.tensor([0.0, 1e6]))
+        self.slope, self.d = torch.tensor(slope), [torch.tensor([square**0.5, 0.0])]
 
     def step(self, move: float, gradient: float = 1.0) -> float:
-        self.at.data += move
-        direction = Direction(("at",), (self.at,), (torch.full((1,), gradient),))
+        self.at.data[0] += move
+        direction = Direction(("at",), (self.at,), (torch.tensor([gradient, 0.0]),))
         return float(self.guard(torch.tensor(1.0), direction, self.slope, lambda: self.d))
 
 
@@ -74,7 +100,7 @@ def test_it_is_what_its_description_says():
         move = draw.gauss(-0.3 if t < 150 or t > 250 else 0.3, 1)
         gradient = draw.choice([1.0, 1.0, 1.0, -1.0])
         seen.append(walk.step(move, gradient))
-        right = described.judge(torch.tensor([gradient]), walk.at.data.clone())
+        right = described.judge(torch.tensor([gradient, 0.0]), walk.at.data.clone())
         assert seen[-1] == pytest.approx(right, rel=1e-4)
     assert max(seen) > 10 * min(seen)
     assert len(set(seen)) > 100
@@ -133,14 +159,17 @@ def test_scaling_the_loss_changes_nothing():
 
 
 def valley(rate: float, momentum: float, noise: float, *, guarded: bool) -> tuple[float, float]:
-    """G at the end of 800 steps down a valley, and the mean trust: curvatures 1 and 1/100."""
-    guard, x = NextBatchJudge(), nn.Parameter(torch.ones(2).double())
-    curvature, speed, trusts = torch.tensor([1.0, 0.01]).double(), torch.zeros(2).double(), []
+    """G at the end of 800 steps down a valley, and the mean trust: curvatures 1 and 1/100.
+
+    The third parameter does not count; it is large, as that of a model whose size hardly changes.
+    """
+    guard, x = NextBatchJudge(), nn.Parameter(torch.tensor([1.0, 1.0, 1e4]).double())
+    curvature, speed, trusts = torch.tensor([1.0, 0.01, 0]).double(), torch.zeros(3).double(), []
     random_state = torch.Generator().manual_seed(0)
     for _ in range(800):
         at = x.detach().clone()
         gradient = curvature * at
-        d = gradient + noise * torch.randn(2, generator=random_state).double()
+        d = gradient + noise * torch.randn(3, generator=random_state).double()
         loss, direction = 0.5 * (gradient * at).sum(), Direction(("x",), (x,), (gradient,))
         slope = gradient.square().sum()
         trusts.append(float(guard(loss, direction, slope, lambda d=d: [d])) if guarded else 1.0)
@@ -171,6 +200,23 @@ def test_where_noise_throws_literal_steps_about_it_ends_much_lower(rate, momentu
     assert valley(rate, momentum, 0.3, guarded=True)[0] < literal / 5
 
 
+@pytest.mark.parametrize("biases_decay", [True, False])
+def test_weight_decay_takes_no_trust(biases_decay):
+    """Steps are short at first, so that decay is most of what moves: up the clean loss, not by the rule."""
+    weights = nn.Parameter(torch.tensor([[5.0, -1.0]]))  # G falls with 5; is least if -1 were 1
+    scales = nn.Parameter(torch.ones(4))
+    guard, trusts = NextBatchJudge(), []
+    for _ in range(400):
+        slopes = torch.tensor([[-1.0, float(weights.data[0, 1]) - 1]]), torch.full((4,), -0.1)
+        direction = Direction(("weights", "scales"), (weights, scales), slopes)
+        trusts.append(float(guard(torch.tensor(1.0), direction, torch.tensor(0.0), list)))
+        weights.data -= 0.01 * (trusts[-1] * slopes[0] + 0.1 * weights.data)
+        scales.data -= 0.01 * (trusts[-1] * slopes[1] + 0.1 * biases_decay * scales.data)
+    assert trusts[0] == pytest.approx(0.01)
+    assert trusts[-1] > 0.5
+    assert float(weights.data[0, 1]) > 0.5
+
+
 def test_the_safe_step_is_half_the_projection_and_never_more_than_one():
     d = [torch.tensor([3.0, 4.0]), None]
     assert float(safe_step(d, torch.tensor(5.0))) == pytest.approx(0.5 * 5 / 25)
@@ -185,22 +231,28 @@ OPTIMIZERS = {
 }
 
 
+def weights_first(parts):
+    parts = list(parts)
+    return [p for p in parts if p.ndim > 1] + [p for p in parts if p.ndim < 2]
+
+
 def judged(model, loss, optimizer, *, stride: int = 1, **options):
-    """The factors of thirty steps, and those of the definition, by brute force."""
+    """The factors of sixty steps, and those of the definition, by brute force."""
     weigh, found, right = reweigh.Reweighter(model, loss, **options), [], []
     described = None
-    for _ in range(30):
+    for _ in range(60):
         train, clean = vectors(8), vectors(5)
         train, clean = (train[0].double(), train[1]), (clean[0].double(), clean[1])
         gradient = definition.clean_gradient(model, loss, clean)
         slopes, here = (
-            torch.cat([x.detach()[::stride].reshape(-1) for x in parts])
+            torch.cat([x.detach()[::stride].reshape(-1) for x in weights_first(parts)])
             for parts in (gradient, model.parameters())
         )
         step = weigh(train, clean)
         found.append(float(step.factor))
         if described is None:
-            described = Definition(found[0], here)
+            weights = sum(p[::stride].numel() for p in model.parameters() if p.ndim > 1)
+            described = Definition(found[0], here, weights)
         else:
             right.append(described.judge(slopes, here))
         optimizer.zero_grad()
@@ -232,6 +284,7 @@ def test_large_models_are_judged_by_a_part_of_their_rows(backend, monkeypatch):
     model = mlp().double()
     count = sum(p.numel() for p in model.parameters())
     monkeypatch.setattr("reweigh.core.safeguard.ENTRIES", count // 3 + 1)
+    monkeypatch.setattr("reweigh.core.safeguard.ROWS", 1)
     optimizer = OPTIMIZERS["sgd"](model.parameters())
     weigh = reweigh.Reweighter(model, cross_entropy)
     weigh((vectors(4)[0].double(), vectors(4)[1]), (vectors(4)[0].double(), vectors(4)[1]))
@@ -240,14 +293,25 @@ def test_large_models_are_judged_by_a_part_of_their_rows(backend, monkeypatch):
     assert found == pytest.approx(right, rel=1e-5)
 
 
+def test_of_a_large_model_all_classes_judge():
+    model = nn.Sequential(nn.Linear(100, 4000), nn.ReLU(), nn.Linear(4000, 10))
+    weigh = reweigh.Reweighter(model, cross_entropy)
+    weigh(*((torch.randn(3, 100), torch.arange(3)) for _ in "ab"))
+    place = weigh.state_dict()["place"]
+    assert place.numel() < 2 * 2**16
+    assert torch.equal(place[-10:], model[2].bias.detach())
+    weights = model[2].weight.detach().reshape(-1)
+    assert any(torch.equal(place[i : i + len(weights)], weights) for i in range(len(place)))
+
+
 @pytest.mark.parametrize("transposed", [True, False])
 def test_rows_of_factors_are_rows_of_their_product(transposed):
     factors = Factors(torch.randn(4, 6), torch.randn(4, 9), transposed)
     bias = Factors(None, torch.randn(4, 9), transposed=False)
     scalar = torch.tensor(2.0)
-    found = PartlyFactored([factors, bias, scalar]).rows(4)
+    found = PartlyFactored([factors, bias, scalar]).rows([4, 2, 1])
     for rows, right in zip(
-        found, (factors.product()[::4], bias.product()[::4], scalar), strict=True
+        found, (factors.product()[::4], bias.product()[::2], scalar), strict=True
     ):
         assert torch.allclose(rows, right)
 

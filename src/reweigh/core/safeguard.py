@@ -13,19 +13,36 @@ batch, at the place they have led to.
 j is the slope of the clean loss at the end of the last step, along that step; k is the slope along the
 way that training has come of late. A clean batch that is a sample of the clean set is another one than
 the steps were made for: then this is a test on examples that were not asked. What the optimizer makes
-of a gradient (momentum, Adam's division, decay) is in where the parameters went.
+of a gradient (momentum, Adam's division) is in where the parameters went.
 
+So is weight decay, which is not the rule's doing: it pulls parameters towards zero, usually up the clean
+loss, and the shorter the steps, the more of the movement is decay alone. Judged by that, trust falls to
+nothing and stays there. Hence a move that is more of a shrinking than of anything else is judged by the rest:
+
+    move        m + c theta  if c |theta| > |m + c theta|,  c = -<m, theta> / |theta|^2;  else m
+                weights, and then biases and scales, which decay may spare, each by themselves
+
+    evidence    p, the mean of the signs of k over about the last 20 steps, at least 0:
+                p = max(0, p + (sign k - p) / 20)
     trust       u, at first the safe step min(1, <grad G, d> / (2 |d|^2)), at least 1/100
-                k > 0: u falls by 5%
-                k < 0 and j < 0: u grows by 5%, up to 1
-                k < 0 and j > 0: u stays
+                k > 0 and p > CHANCE: u falls by 5%, and the mean moves here by at least 5%
+                k < 0, j < 0 and p < 1/20: u grows by 5%, up to 1
+                else: u stays
     factor      u
+
+Why evidence: a clean batch is small, augmented or drawn anew, so that one k says little. If ways led nowhere, k
+would be positive in half of the steps, and such a mean would be about 0 with a standard deviation of
+sqrt(.05 / 1.95). Trust falls if p is above two of them: the way leads up more often than by chance. Good ways
+are not saved up as evidence for later (at least 0), since a model can be destroyed within a few steps.
 
 Why the way decides: for a convex loss k >= G(theta_t) - G(mean_t). So trust falls, at the latest, when
 training is no longer at a better place than its own average, that is, when steps only throw it from side
 to side. A single step that overshoots is no reason. Where batches are noisy the last step helps the next
 batch hardly more than half of the time while the way still leads down, and cutting it there ends
 training early: lengths at which the clean loss falls fastest *now* are too short to go far.
+
+Why the mean moves when trust falls: short steps cannot lead away from a mean that lies far back. Trust would
+fall until the mean has followed, which late in a run takes hundreds of steps. So a new way begins here.
 
 Why a fifth of the run: no number of steps is right for all. At first a single step can destroy a model, so
 the way is the last step (t <= 5); late in a run noise has to be averaged out over many. Why the last step
@@ -40,10 +57,11 @@ batches per optimizer step), j is 0 and trust stays. If something else than the 
 parameters, some judgements are wrong. A learning rate under the best one is not made larger, and
 full trust takes up to a hundred steps, or more where the clean batch is a small sample.
 
-Cost: two inner products and two copies of at most about `ENTRIES` parameters per step, kept as a part of
-the state; no pass, no wait for the device. d is looked at in the first step only. Larger models are
-judged by every k-th row of each parameter. If parameters are sharded, two numbers per step are summed over
-the processes.
+Cost: sixteen inner products and two copies of about `ENTRIES` parameters per step, kept as a part of the state;
+no pass, no wait for the device. d is looked at in the first step only. Larger models are judged by every
+k-th row of each parameter, at least `ROWS` rows of each: the last layer has one row per class, and with a
+few of them some classes alone would judge. If parameters are sharded, sixteen numbers per step are summed over the
+processes.
 """
 
 from __future__ import annotations
@@ -57,11 +75,13 @@ from torch import Tensor
 from ..errors import SettingError, unknown
 from .model import Direction, norm_squared
 
-RATE = 0.05  # of growth and fall
+RATE = 0.05  # of growth and fall, and of forgetting evidence
+CHANCE = 2 * (RATE / (2 - RATE)) ** 0.5  # the evidence that chance seldom gives
 FIRST, LEAST = 0.01, 1e-4  # the least trust at the first step, and ever
 LATEST = 5  # the mean looks back over one part in so many of the run
 SAFE = 0.5  # of the clean gradient's projection
-ENTRIES = 2**16  # of the parameters that are looked at
+ENTRIES = 2**16  # of the parameters that are looked at, where
+ROWS = 16  # of each, if it has so many, are not more
 
 
 class Safeguard(Protocol):
@@ -95,7 +115,7 @@ Gradient = Callable[[], Sequence[Tensor | None]]
 class NextBatchJudge:
     """factor = trust, which the next clean gradient raises or lowers by the signs of two slopes.
 
-    State: `step`, `trust`; `place`, the parameters at the last step, and `mean`, of those at the steps
+    State: `step`, `trust`, `evidence`; `place`, the parameters at the last step, and `mean`, of those at the steps
     before, as far as they are looked at.
     """
 
@@ -106,73 +126,111 @@ class NextBatchJudge:
         self, clean_loss: Tensor, direction: Direction, slope: Tensor, gradient: Gradient
     ) -> Tensor:
         """The factor for this step."""
-        one, stride = torch.ones_like(clean_loss.detach().float()), _stride(direction.parameters)
+        one, strides = torch.ones_like(clean_loss.detach().float()), _strides(direction.parameters)
         with torch.no_grad():
-            place = _joined(_rows(direction.parameters, stride))
+            place = _joined(_rows(direction.parameters, strides))
         if not self._state:
             trust = safe_step(gradient(), slope, direction.total).clamp(min=FIRST).to(one)
-            self._state = {"step": one, "trust": trust, "place": place, "mean": place.clone()}
+            self._state = {
+                "step": one, "trust": trust, "evidence": 0 * one, "place": place, "mean": place.clone(),
+            }  # fmt: skip
             return trust.to(slope)
-        step, trust, last, mean = self._recalled(place)
-        last_step, way = self._slopes(direction, (place - last, place - mean), stride).sign()
-        # Nothing has moved: 0. Else down, up, or neither.
-        change = torch.where(way > 0, -last_step.abs(), (-last_step).clamp(min=0))
+        step, trust, evidence, last, mean = self._recalled(place)
+        moves = place - last, place - mean
+        last_step, way = self._slopes(direction, place, moves, strides).sign()
+        # Nothing has moved: last_step is 0, and nothing is judged.
+        evidence = (evidence + RATE * last_step.abs() * (way - evidence)).clamp(min=0)
+        falls = (last_step != 0) & (way > 0) & (evidence > CHANCE)
+        grows = (last_step < 0) & (way < 0) & (evidence < RATE)
+        change = RATE * (grows.to(trust) - falls.to(trust))
+        pace = (LATEST / (step + 1)).clamp(max=1.0)
+        pace = torch.where(falls, pace.clamp(min=RATE), pace)
         self._state = {
             "step": step + 1,
-            "trust": (trust * (RATE * change).exp()).clamp(LEAST, 1.0),
+            "trust": (trust * change.exp()).clamp(LEAST, 1.0),
+            "evidence": evidence,
             "place": place,
-            "mean": mean + (LATEST / (step + 1)).clamp(max=1.0) * (place - mean),
+            "mean": mean + pace * (place - mean),
         }
         return self._state["trust"].to(slope)
 
     def _recalled(self, place: Tensor) -> tuple[Tensor, ...]:
-        """step, trust, last place, mean; the present place where one is not known: no judgement."""
+        """step, trust, evidence, last place, mean; the present place where one is not known: no judgement."""
         known = (self._state.get(name, place) for name in ("place", "mean"))
         last, mean = (old.to(place) if old.shape == place.shape else place for old in known)
-        return self._state["step"].to(place), self._state["trust"].to(place), last, mean
+        none = torch.zeros_like(self._state["trust"])
+        numbers = (self._state.get(name, none) for name in ("step", "trust", "evidence"))
+        return *(number.to(place) for number in numbers), last, mean
 
-    def _slopes(self, direction: Direction, moves: tuple[Tensor, Tensor], stride: int) -> Tensor:
-        """[2]: <grad G, move> of each."""
+    def _slopes(
+        self,
+        direction: Direction,
+        place: Tensor,
+        moves: tuple[Tensor, Tensor],
+        strides: Sequence[int],
+    ) -> Tensor:
+        """[2]: <grad G, move> of each, without what shrinks parameters, if that is most of it."""
         values = (direction.plain or direction).values
         in_factors = getattr(values, "rows", None)  # clean/low_rank.py
-        rows = _joined(_rows(values, stride) if in_factors is None else in_factors(stride))
-        slopes = torch.stack([torch.dot(rows, move) for move in moves])
+        rows = _rows(values, strides) if in_factors is None else in_factors(strides)
+        gradient, weights = _joined(rows), sum(row.numel() for row in rows if row.ndim > 1)
+        parts = (slice(weights), slice(weights, None))  # of what is joined
+        products = torch.stack(
+            [
+                torch.dot(v[part], w[part])
+                for part in parts
+                for v, w in (
+                    *((v, w) for v in (gradient, place) for w in (*moves, place)),
+                    *((move, move) for move in moves),
+                )
+            ]
+        ).view(len(parts), -1)
         # All processes take part in the sum, whatever each of them has loaded.
-        return direction.total(slopes) if _sharded(direction.parameters[0]) else slopes
+        sums = direction.total(products) if _sharded(direction.parameters[0]) else products
+        slopes, along_place, outwards, square, lengths = sums.split([2, 1, 2, 1, 2], dim=1)
+        # c |theta| > |m + c theta|: half of |m|^2 or more is along theta, and towards zero.
+        shrinks = (outwards < 0) & (2 * outwards.square() > lengths * square)
+        judged: Tensor = slopes - torch.where(shrinks, outwards / square, 0.0) * along_place
+        return judged.sum(0)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Two numbers and two places."""
+        """Three numbers and two places."""
         return dict(self._state)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go on from a state; also from an older one, which had no mean, or no place either."""
+        """Go on from a state; also from an older one, without evidence, mean or place."""
         known = ("step", "trust")
         if state and not all(name in state for name in known):
             raise SettingError(
                 f"a safeguard's state with {sorted(state)}; expected {', '.join(known)} and more: load "
                 f"what `state_dict()` of a Reweighter with the same safeguard has given"
             )
-        self._state = {n: state[n] for n in (*known, "place", "mean") if n in state}
+        self._state = {n: state[n] for n in (*known, "evidence", "place", "mean") if n in state}
 
 
-def _stride(parameters: Sequence[Tensor]) -> int:
-    """Every how many rows are looked at."""
-    return max(1, -(-sum(p.numel() for p in parameters) // ENTRIES))
+def _strides(parameters: Sequence[Tensor]) -> list[int]:
+    """Of each parameter, every how many rows are looked at."""
+    wished = -(-sum(p.numel() for p in parameters) // ENTRIES)
+    return [max(1, min(wished, len(p) // ROWS)) if p.ndim else 1 for p in parameters]
 
 
 def _sharded(value: Tensor) -> bool:
     return hasattr(value, "to_local")
 
 
-def _rows(values: Sequence[Any], stride: int) -> list[Tensor]:
+def _rows(values: Sequence[Any], strides: Sequence[int]) -> list[Tensor]:
     """Every stride-th row of each; of a sharded one, of the shard that is here."""
-    shards = (value.to_local() if _sharded(value) else value for value in values)
-    return [shard[::stride] if shard.ndim else shard for shard in shards]
+    shards = [value.to_local() if _sharded(value) else value for value in values]
+    return [
+        shard[::stride] if shard.ndim else shard
+        for shard, stride in zip(shards, strides, strict=True)
+    ]
 
 
 def _joined(rows: Sequence[Tensor]) -> Tensor:
-    """One after the other: a copy, in float32."""
-    return torch.cat([row.detach().reshape(-1).float() for row in rows])
+    """One after the other, weights first, then biases, scales and the like: a copy, in float32."""
+    ordered = sorted(rows, key=lambda row: row.ndim < 2)
+    return torch.cat([row.detach().reshape(-1).float() for row in ordered])
 
 
 def safe_step(

@@ -62,7 +62,7 @@ class PartlyFactored(Sequence[Tensor]):
         part = self._parts[place]
         return part if isinstance(part, Factors) else None
 
-    def rows(self, stride: int) -> list[Tensor]:
+    def rows(self, strides: Sequence[int]) -> list[Tensor]:
         """Every stride-th row of each value; of factors only these are multiplied out."""
         return [
             part.rows(stride)
@@ -70,7 +70,7 @@ class PartlyFactored(Sequence[Tensor]):
             else part[::stride]
             if part.ndim
             else part
-            for part in self._parts
+            for part, stride in zip(self._parts, strides, strict=True)
         ]
 
     @overload

@@ -55,7 +55,7 @@ import torch
 from torch import Tensor
 
 from ..errors import SettingError, unknown
-from .model import Direction, norm_squared
+from .model import Direction, local, norm_squared
 
 RATE = 0.05  # of growth and fall
 FIRST, LEAST = 0.01, 1e-4  # the least trust at the first step, and ever
@@ -110,7 +110,7 @@ class NextBatchJudge:
         with torch.no_grad():
             place = _joined(_rows(direction.parameters, stride))
         if not self._state:
-            trust = safe_step(gradient(), slope, direction.total).clamp(min=FIRST).to(one)
+            trust = safe_step(gradient(), slope, direction).clamp(min=FIRST).to(one)
             self._state = {"step": one, "trust": trust, "place": place, "mean": place.clone()}
             return trust.to(slope)
         step, trust, last, mean = self._recalled(place)
@@ -135,10 +135,12 @@ class NextBatchJudge:
         """[2]: <grad G, move> of each."""
         values = (direction.plain or direction).values
         in_factors = getattr(values, "rows", None)  # clean/low_rank.py
-        rows = _joined(_rows(values, stride) if in_factors is None else in_factors(stride))
-        slopes = torch.stack([torch.dot(rows, move) for move in moves])
+        found = _rows(values, stride) if in_factors is None else in_factors(stride)
+        if direction.shares:
+            found = [row * share for row, share in zip(found, direction.shares, strict=True)]
+        rows = _joined(found)
         # All processes take part in the sum, whatever each of them has loaded.
-        return direction.total(slopes) if _sharded(direction.parameters[0]) else slopes
+        return direction.total(torch.stack([torch.dot(rows, move) for move in moves]))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Two numbers and two places."""
@@ -160,13 +162,9 @@ def _stride(parameters: Sequence[Tensor]) -> int:
     return max(1, -(-sum(p.numel() for p in parameters) // ENTRIES))
 
 
-def _sharded(value: Tensor) -> bool:
-    return hasattr(value, "to_local")
-
-
 def _rows(values: Sequence[Any], stride: int) -> list[Tensor]:
     """Every stride-th row of each; of a sharded one, of the shard that is here."""
-    shards = (value.to_local() if _sharded(value) else value for value in values)
+    shards = map(local, values)
     return [shard[::stride] if shard.ndim else shard for shard in shards]
 
 
@@ -178,12 +176,15 @@ def _joined(rows: Sequence[Tensor]) -> Tensor:
 def safe_step(
     gradient: Sequence[Tensor | None],
     slope: Tensor,
-    total: Callable[[Tensor], Tensor] | None = None,
+    direction: Direction | None = None,
 ) -> Tensor:
-    """min(1, <grad G, d> / (2 |d|^2)), 0 where d vanishes; `total` sums over shards of d, if any."""
-    found = [g for g in gradient if g is not None]
-    square = norm_squared(found).to(slope.dtype) if found else torch.zeros_like(slope)
-    square = square if total is None else total(square)
+    """min(1, <grad G, d> / (2 |d|^2)), 0 where d vanishes. direction: sums over shards of d, if any."""
+    if direction is not None and direction.shares:
+        square = direction.inner(gradient, gradient).to(slope)
+    else:
+        found = [g for g in gradient if g is not None]
+        square = norm_squared(found).to(slope.dtype) if found else torch.zeros_like(slope)
+        square = square if direction is None else direction.total(square)
     return torch.where(square > 0, SAFE * slope / square.clamp(min=1e-38), 0.0).clamp(0, 1)
 
 

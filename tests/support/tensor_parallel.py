@@ -27,9 +27,9 @@ from support import definition
 from support.shared_batches import Meter
 
 LOSS = reweigh.per_example(cross_entropy)
-STEPS = 4
+STEPS = 3
 RATE = 0.1
-WORDS, LENGTH, WIDTH, HEADS = 12, 6, 8, 4
+WORDS, LENGTH, WIDTH, HEADS, BLOCKS = 12, 6, 8, 4, 1
 
 
 class Block(nn.Module):
@@ -59,7 +59,7 @@ class Words(nn.Module):
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()
         self.words = nn.Embedding(WORDS, WIDTH)
-        self.blocks = nn.ModuleList([Block(dropout), Block(dropout)])
+        self.blocks = nn.ModuleList([Block(dropout) for _ in range(BLOCKS)])
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ MODELS = {
 def in_blocks(columns: Any, rows: Any) -> dict[str, Any]:
     """Attention by heads, and the perceptron by hidden units."""
     cut = {"q": columns, "k": columns, "v": columns, "out": rows, "up": columns, "down": rows}
-    return {f"blocks.{i}.{name}": style() for i in range(2) for name, style in cut.items()}
+    return {f"blocks.{i}.{name}": style() for i in range(BLOCKS) for name, style in cut.items()}
 
 
 def plan(name: str) -> dict[str, Any]:
@@ -94,6 +94,9 @@ def plan(name: str) -> dict[str, Any]:
         return {"0": ColwiseParallel(), "2": RowwiseParallel()}
     if name == "heads":
         return in_blocks(ColwiseParallel, RowwiseParallel)
+    if name == "activations":  # between two layers they are DTensors
+        kept = {f"blocks.{i}.up": ColwiseParallel(use_local_output=False) for i in range(BLOCKS)}
+        return {**in_blocks(ColwiseParallel, RowwiseParallel), **kept}
     if name == "vocabulary":
         return {
             "words": RowwiseParallel(input_layouts=Replicate()),
@@ -101,7 +104,7 @@ def plan(name: str) -> dict[str, Any]:
             "head": ColwiseParallel(output_layouts=Replicate()),
         }
     assert name == "sequence"  # norms and sums between the layers are of a part of each sequence
-    norms = ("norm", *(f"blocks.{i}.norms.{k}" for i in range(2) for k in range(2)))
+    norms = ("norm", *(f"blocks.{i}.norms.{k}" for i in range(BLOCKS) for k in range(2)))
     return {
         "words": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
         **{norm: SequenceParallel() for norm in norms},
@@ -129,6 +132,15 @@ def joined(batches: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 def whole(value: Any) -> Tensor:
     return value.full_tensor() if hasattr(value, "full_tensor") else value
+
+
+def gathered_numbers(parameter: Any) -> int:
+    """The size of what a process holds of a parameter while fully_shard has gathered it."""
+    cut = getattr(parameter, "placements", ())[
+        1:
+    ]  # along the dimensions that are not fully_shard's
+    parts = 2 if any(placement.is_shard() for placement in cut) else 1
+    return parameter.numel() // parts
 
 
 def flat(values: list[Tensor]) -> Tensor:
@@ -210,6 +222,9 @@ class Parallel:
         trust = Trust()
 
         def compare(name: str, found: Tensor, right: Tensor) -> None:
+            if not len(right.reshape(-1)):  # an empty share
+                assert not found.numel()
+                return
             size = max(1.0, float(right.abs().max()))
             worst[name] = max(worst.get(name, 0.0), float((found - right).abs().max()) / size)
 
@@ -253,14 +268,19 @@ class Parallel:
             for optimizer in optimizers:
                 optimizer.step()
                 optimizer.zero_grad()
-        size = 8 * sum(p.numel() for p in plain.parameters())
+        held = 8 * sum(map(gathered_numbers, model.parameters()))  # bytes, when they are gathered
+        sent = {
+            name: sum(size for called, size in meter.sent if called == name)
+            for name in ("_allgather_base_", "_reduce_scatter_base_")
+        }
         return {
             "worst": worst,
             "backend": str(weigh.backend),
             "reason": weigh.backend.reason,
             "weights": found[0],
             "share": mine,
-            "moved": {name: world * sent / size for name, sent in meter.sent},
+            "gathered": self.mesh[0] * sent["_allgather_base_"] / held,
+            "reduced": sent["_reduce_scatter_base_"] / held,
         }
 
     def batches(self, number: int) -> tuple[list[list[Any]], list[Any]]:

@@ -37,6 +37,7 @@ from .model import (
     OnCopies,
     Params,
     Watch,
+    is_spread,
     mapped,
     muted,
     require_examples,
@@ -53,6 +54,7 @@ from .processes import (
     inside,
     mesh_of,
     require_group,
+    require_same_batch,
     split_groups,
     through,
     wrapper_of,
@@ -141,6 +143,9 @@ class Session:
             "scores are measured as an optimizer steps (geometry=)": self._geometry is not None,
             "the loss has a form of its own for clean batches": hasattr(self.loss, "clean"),
             "processes share a batch": self._wrapper is not None or self._processes().size > 1,
+            "tensor parallelism has cut the parameters": any(
+                map(is_spread, self.model.parameters())
+            ),
         }
         return next((why for why, holds in reasons.items() if holds), None)
 
@@ -186,6 +191,8 @@ class Session:
                 f"{type(self.model).__name__} is cut by tensor parallelism, and {group.size} processes share a "
                 f"batch; expected fully_shard along the dimension of the mesh that shares it"
             )
+        if view.split and view.looking:
+            require_same_batch(view.model, pass_.batch, clean, group)
         alone = cheapest and self._geometry is None and group.size == 1 and not view.split
         ghost = selection.ghost if alone else None
         # Processes that are threads must not wait for each other inside of it.

@@ -8,7 +8,8 @@ this is also the training forward: the update goes through its graph.
 
 Cost: about two forwards more than plain training (a convolution has two tangent terms), and the
 tangents that are still needed in memory; where `fully_shard` has spread the parameters, those of all that
-autograd keeps. Invalid where an operation has neither a rule nor a forward-mode formula, and refused there.
+autograd keeps. Where tensor parallelism has cut the parameters, their tangents are cut as they are. Invalid where
+an operation has neither a rule nor a forward-mode formula, and refused there.
 """
 
 from __future__ import annotations

@@ -25,4 +25,4 @@ from .group import (
     unflattened,
 )  # fmt: skip
 from .shards import Shard, ShardedUnit, as_shard_of, units_of
-from .split import Holders, split_groups, split_mesh
+from .split import Holders, require_same_batch, require_same_losses, split_groups, split_mesh

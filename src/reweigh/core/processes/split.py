@@ -12,15 +12,16 @@ exchanges are activations. Both can be at work, along different dimensions of a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ...errors import UnsupportedModelError
-from ..model import is_spread, shares
+from ...errors import BatchError, UnsupportedModelError
+from ..model import Batch, is_spread, shares, tensors_of
 from ..torch_internals import fsdp_groups, split_spec
 from .fsdp import parts_of
 from .group import Group
@@ -54,10 +55,7 @@ class Holders:
     @staticmethod
     def of(model: nn.Module, sharing: Group) -> Holders:
         """Of a model that tensor parallelism has cut. sharing: who shares a batch."""
-        mesh = split_mesh(model)
-        handles = [mesh.get_group(dimension) for dimension in range(mesh.ndim)]
-        along = [Group(dist.get_world_size(h), dist.get_rank(h), False, h) for h in handles]
-        return Holders([sharing, *along])
+        return Holders([sharing, *_same_batch(model)])
 
     def total(self, values: Tensor) -> Tensor:
         """Add numbers up over all of them, in place."""
@@ -71,6 +69,60 @@ class Holders:
         for group in self.along:
             processes *= group.size
         return shares(parameters, processes)
+
+
+def _same_batch(model: nn.Module) -> list[Group]:
+    """For every dimension of tensor parallelism, the processes along it: all run the same batch."""
+    mesh = split_mesh(model)
+    handles = [mesh.get_group(dimension) for dimension in range(mesh.ndim)]
+    return [Group(dist.get_world_size(h), dist.get_rank(h), False, h) for h in handles]
+
+
+def require_same_batch(model: nn.Module, train: Batch, clean: Batch, sharing: Group) -> None:
+    """Raise, on all processes alike, unless those that run the same batch have been given the same."""
+    sums = [_sums(tensor) for tensor in tensors_of((train, clean))]
+    differ = _apart(model, torch.stack(sums).sum(0) if sums else torch.zeros(3))
+    if sharing.gathered(torch.tensor([float(differ > 0)])).any():
+        raise BatchError(
+            "the processes between which tensor parallelism has cut the model have different batches; "
+            "expected the same train and clean batch on each of them: share the batch along another "
+            "dimension of the mesh, with fully_shard"
+        )
+
+
+def require_same_losses(
+    model: nn.Module, losses: Tensor, close: float, agreed: Callable[[bool], bool]
+) -> None:
+    """Raise, on all processes alike, unless those that run the same batch have found the same losses.
+
+    agreed: whether any process has raised a flag.
+    """
+    size = float(losses.detach().double().abs().sum()) * (1 + len(losses))
+    if agreed(_apart(model, _sums(losses)) > close * size):
+        raise UnsupportedModelError(
+            "the processes between which tensor parallelism has cut the model find different losses for "
+            "the same batch; expected the same random numbers where activations are not cut (dropout): "
+            "call torch.manual_seed with the same number on each of them"
+        )
+
+
+def _sums(tensor: Tensor) -> Tensor:
+    """Three numbers by which a tensor is known again."""
+    if tensor.layout != torch.strided or tensor.is_complex():
+        return torch.zeros(3, dtype=torch.float64)
+    flat = tensor.detach().reshape(-1).double().cpu()
+    ramp = torch.arange(1, len(flat) + 1, dtype=torch.float64)
+    return torch.stack([torch.tensor(len(flat)).double(), flat.sum(), flat @ ramp])
+
+
+def _apart(model: nn.Module, numbers: Tensor) -> float:
+    """The largest difference in a number between processes that run the same batch; NaN does not count."""
+    like: Any = next(p for p in model.parameters() if is_spread(p))
+    gaps = [
+        rows.amax(0) - rows.amin(0)
+        for rows in (group.gathered(numbers.to(like.device)) for group in _same_batch(model))
+    ]
+    return float(torch.stack(gaps).nan_to_num(0.0).max())
 
 
 def split_groups(model: nn.Module) -> list[list[int]]:

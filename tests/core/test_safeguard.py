@@ -16,57 +16,7 @@ from reweigh.core.safeguard import NextBatchJudge, safe_step
 from reweigh.errors import SettingError
 from support import definition
 from support.problems import cross_entropy, mlp, vectors
-
-
-class Definition:
-    """The rule in plain numbers, written from its description: every place is remembered."""
-
-    def __init__(self, trust: float, place: torch.Tensor, weights: int = 0) -> None:
-        """weights: how many of the parameters are; they come before biases and scales."""
-        self.trust, self.weights = trust, weights
-        self.places, self.rates, self.signs = [place.double()], [1.0], []
-
-    def judge(self, gradient: torch.Tensor, place: torch.Tensor) -> float:
-        gradient, place = gradient.double(), place.double()
-        weights, others = slice(self.weights), slice(self.weights, None)
-        last_step, way = (
-            sum(
-                float(gradient[part] @ without_shrinking((place - before)[part], place[part]))
-                for part in (weights, others)
-            )
-            for before in (self.places[-1], self.mean())
-        )
-        rate = min(1.0, 5 / (len(self.places) + 1))
-        if last_step != 0:
-            self.signs.append(math.copysign(1, way) if way else 0.0)
-        evidence = 0.0
-        for sign in self.signs:
-            evidence = max(0.0, 0.95 * evidence + 0.05 * sign)
-        if last_step != 0 and way > 0 and evidence > 2 * math.sqrt(0.05 / 1.95):
-            self.trust *= math.exp(-0.05)
-            rate = max(rate, 0.05)
-        elif last_step < 0 and way < 0 and evidence < 0.05:
-            self.trust *= math.exp(0.05)
-        self.trust = min(1.0, max(1e-4, self.trust))
-        self.places.append(place)
-        self.rates.append(rate)
-        return self.trust
-
-    def mean(self) -> torch.Tensor:
-        """Each place weighs what it was given when it was new, less what later ones took."""
-        left, found = 1.0, 0 * self.places[0]
-        for place, rate in zip(reversed(self.places), reversed(self.rates), strict=True):
-            found, left = found + left * rate * place, left * (1 - rate)
-        return found
-
-
-def without_shrinking(move: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
-    """A move that is towards zero, within 45 degrees, is left with its part across."""
-    if not place.any():
-        return move
-    along = float(move @ place) * place / float(place @ place)
-    towards_zero = float(move @ place) < 0 and along.norm() > (move - along).norm()
-    return move - along if towards_zero else move
+from support.trust import Trust, weights_first
 
 
 class Walk:
@@ -94,7 +44,7 @@ def test_trust_starts_at_the_safe_step():
 def test_it_is_what_its_description_says():
     draw = random.Random(0)
     walk = Walk()
-    described = Definition(walk.step(0.0), walk.at.data.clone())
+    described = Trust(walk.step(0.0), walk.at.data.clone())
     seen = []
     for t in range(400):
         move = draw.gauss(-0.3 if t < 150 or t > 250 else 0.3, 1)
@@ -231,11 +181,6 @@ OPTIMIZERS = {
 }
 
 
-def weights_first(parts):
-    parts = list(parts)
-    return [p for p in parts if p.ndim > 1] + [p for p in parts if p.ndim < 2]
-
-
 def judged(model, loss, optimizer, *, stride: int = 1, **options):
     """The factors of sixty steps, and those of the definition, by brute force."""
     weigh, found, right = reweigh.Reweighter(model, loss, **options), [], []
@@ -252,7 +197,7 @@ def judged(model, loss, optimizer, *, stride: int = 1, **options):
         found.append(float(step.factor))
         if described is None:
             weights = sum(p[::stride].numel() for p in model.parameters() if p.ndim > 1)
-            described = Definition(found[0], here, weights)
+            described = Trust(found[0], here, weights)
         else:
             right.append(described.judge(slopes, here))
         optimizer.zero_grad()

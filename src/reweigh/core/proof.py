@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from ..errors import UnsupportedModelError
-from .model import Direction, ModelView, dot, unhooked
-from .rounding import Rounding, explained, strict, tolerance
+from .model import Direction, ModelView, dot, placed_like, unhooked
+from .rounding import UNIFORM, Rounding, explained, strict, tolerance
 
 T = TypeVar("T")
 
@@ -109,12 +109,11 @@ def score_proof(
     """Compare scores [n] with a plain backward of `weighted(r)`, the scalar sum_i r_i f_i."""
     factors = probe(losses)
     truth = _gradient(weighted(factors), None, direction.parameters)
-    gap = (factors * scores).sum() - dot(truth, direction.values)
-    rounding = Rounding(
-        truth, lambda c: _gradient(weighted(factors * c), None, direction.parameters)
-    )
-    size = dot(truth, truth).double()
-    return Proof(gap.double(), size, size * rounding.overall**2)
+    gap = (factors * scores).sum() - direction.inner(truth, direction.values)
+    scaled = _gradient(weighted(factors * UNIFORM), None, direction.parameters)
+    rounded = [b.double() / UNIFORM - a.double() for a, b in zip(truth, scaled, strict=True)]
+    size, rounding = direction.inner(truth, truth), direction.inner(rounded, rounded)
+    return Proof(gap.double(), size.double(), rounding)
 
 
 def require_scores(
@@ -176,7 +175,8 @@ def measured_error(losses: Tensor, scores: Tensor, direction: Direction, probes:
     for _ in range(probes):
         draw = torch.randint(2, losses.shape, generator=generator, device="cpu")
         signs = (2 * draw - 1).to(losses)
-        true = float(dot(_gradient(losses, signs, direction.parameters), direction.values))
+        found = _gradient(losses, signs, direction.parameters)
+        true = float(direction.inner(found, direction.values))
         error += (float((signs.double() * scores.double()).sum()) - true) ** 2
         size += true**2
     return (error / size) ** 0.5 if size > 0 else 0.0
@@ -233,4 +233,7 @@ def _gradient(
             allow_unused=True,
         )  # fmt: skip
     # Detached: PyTorch gives a parameter that is not used zeros that require a gradient.
-    return tuple((g.to_dense() if g.is_sparse else g).detach() for g in gradient)
+    return tuple(
+        placed_like(p, g.to_dense() if g.is_sparse else g).detach()
+        for p, g in zip(parameters, gradient, strict=True)
+    )

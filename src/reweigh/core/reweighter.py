@@ -47,8 +47,9 @@ class Reweighter:
     epsilon:     relative step of the finite_difference back-end.
     geometry:    the optimizer, to measure scores as it steps (update/preconditioner.py); plain by default.
     group:       who shares a batch. "auto": the processes of DistributedDataParallel or fully_shard
-                 if the model is in one, all processes if torch.distributed runs, else nobody; each
-                 then passes its share, and all call. None: this process trains by itself.
+                 if the model is in one, nobody if tensor parallelism alone has cut it, all processes
+                 if torch.distributed runs, else nobody; each then passes its share, and all call.
+                 None: this process trains by itself, or with those it holds the parts of a model with.
     compile:     True, or a dict with `backend`, `mode` or `options` of torch.compile: the whole step as
                  one compiled graph, the same numbers (compiled/). `.compiled` says how often that was
                  done and how long it took; where it cannot be, `.backend.reason` says why.

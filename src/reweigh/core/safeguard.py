@@ -73,7 +73,7 @@ import torch
 from torch import Tensor
 
 from ..errors import SettingError, unknown
-from .model import Direction, norm_squared
+from .model import Direction, local, norm_squared
 
 RATE = 0.05  # of growth and fall, and of forgetting evidence
 CHANCE = 2 * (RATE / (2 - RATE)) ** 0.5  # the evidence that chance seldom gives
@@ -130,7 +130,7 @@ class NextBatchJudge:
         with torch.no_grad():
             place = _joined(_rows(direction.parameters, strides))
         if not self._state:
-            trust = safe_step(gradient(), slope, direction.total).clamp(min=FIRST).to(one)
+            trust = safe_step(gradient(), slope, direction).clamp(min=FIRST).to(one)
             self._state = {
                 "step": one, "trust": trust, "evidence": 0 * one, "place": place, "mean": place.clone(),
             }  # fmt: skip
@@ -175,18 +175,21 @@ class NextBatchJudge:
         rows = _rows(values, strides) if in_factors is None else in_factors(strides)
         gradient, weights = _joined(rows), sum(row.numel() for row in rows if row.ndim > 1)
         parts = (slice(weights), slice(weights, None))  # of what is joined
-        products = torch.stack(
-            [
-                torch.dot(v[part], w[part])
-                for part in parts
-                for v, w in (
-                    *((v, w) for v in (gradient, place) for w in (*moves, place)),
-                    *((move, move) for move in moves),
-                )
-            ]
-        ).view(len(parts), -1)
+        pairs = [
+            *((v, w) for v in (gradient, place) for w in (*moves, place)),
+            *((move, move) for move in moves),
+        ]
+        if direction.shares:
+            counted = _joined(
+                [
+                    torch.full_like(row, share)
+                    for row, share in zip(rows, direction.shares, strict=True)
+                ]
+            )
+            pairs = [(v * counted, w) for v, w in pairs]
+        products = torch.stack([torch.dot(v[part], w[part]) for part in parts for v, w in pairs])
         # All processes take part in the sum, whatever each of them has loaded.
-        sums = direction.total(products) if _sharded(direction.parameters[0]) else products
+        sums = direction.total(products).view(len(parts), -1)
         slopes, along_place, outwards, square, lengths = sums.split([2, 1, 2, 1, 2], dim=1)
         # c |theta| > |m + c theta|: half of |m|^2 or more is along theta, and towards zero.
         shrinks = (outwards < 0) & (2 * outwards.square() > lengths * square)
@@ -214,13 +217,9 @@ def _strides(parameters: Sequence[Tensor]) -> list[int]:
     return [max(1, min(wished, len(p) // ROWS)) if p.ndim else 1 for p in parameters]
 
 
-def _sharded(value: Tensor) -> bool:
-    return hasattr(value, "to_local")
-
-
 def _rows(values: Sequence[Any], strides: Sequence[int]) -> list[Tensor]:
     """Every stride-th row of each; of a sharded one, of the shard that is here."""
-    shards = [value.to_local() if _sharded(value) else value for value in values]
+    shards = map(local, values)
     return [
         shard[::stride] if shard.ndim else shard
         for shard, stride in zip(shards, strides, strict=True)
@@ -236,12 +235,15 @@ def _joined(rows: Sequence[Tensor]) -> Tensor:
 def safe_step(
     gradient: Sequence[Tensor | None],
     slope: Tensor,
-    total: Callable[[Tensor], Tensor] | None = None,
+    direction: Direction | None = None,
 ) -> Tensor:
-    """min(1, <grad G, d> / (2 |d|^2)), 0 where d vanishes; `total` sums over shards of d, if any."""
-    found = [g for g in gradient if g is not None]
-    square = norm_squared(found).to(slope.dtype) if found else torch.zeros_like(slope)
-    square = square if total is None else total(square)
+    """min(1, <grad G, d> / (2 |d|^2)), 0 where d vanishes. direction: sums over shards of d, if any."""
+    if direction is not None and direction.shares:
+        square = direction.inner(gradient, gradient).to(slope)
+    else:
+        found = [g for g in gradient if g is not None]
+        square = norm_squared(found).to(slope.dtype) if found else torch.zeros_like(slope)
+        square = square if direction is None else direction.total(square)
     return torch.where(square > 0, SAFE * slope / square.clamp(min=1e-38), 0.0).clamp(0, 1)
 
 

@@ -37,6 +37,7 @@ from .model import (
     OnCopies,
     Params,
     Watch,
+    is_spread,
     mapped,
     muted,
     require_examples,
@@ -53,6 +54,8 @@ from .processes import (
     inside,
     mesh_of,
     require_group,
+    require_same_batch,
+    split_groups,
     through,
     wrapper_of,
 )
@@ -140,6 +143,9 @@ class Session:
             "scores are measured as an optimizer steps (geometry=)": self._geometry is not None,
             "the loss has a form of its own for clean batches": hasattr(self.loss, "clean"),
             "processes share a batch": self._wrapper is not None or self._processes().size > 1,
+            "tensor parallelism has cut the parameters": any(
+                map(is_spread, self.model.parameters())
+            ),
         }
         return next((why for why, holds in reasons.items() if holds), None)
 
@@ -180,10 +186,18 @@ class Session:
         self, pass_: TrainPass, clean: Batch, state: ModelState, group: Group, cheapest: bool
     ) -> TwoSides:
         view, selection = pass_.view, state.selection
-        alone = cheapest and self._geometry is None and group.size == 1
+        if view.split and not view.sharded and group.size > 1:
+            raise UnsupportedModelError(
+                f"{type(self.model).__name__} is cut by tensor parallelism, and {group.size} processes share a "
+                f"batch; expected fully_shard along the dimension of the mesh that shares it"
+            )
+        if view.split and view.looking:
+            require_same_batch(view.model, pass_.batch, clean, group)
+        alone = cheapest and self._geometry is None and group.size == 1 and not view.split
         ghost = selection.ghost if alone else None
         # Processes that are threads must not wait for each other inside of it.
-        alone_in_process = PROCESS_SWITCHES if group.size == 1 else nullcontext()
+        waits = group.size > 1 or view.split
+        alone_in_process = nullcontext() if waits else PROCESS_SWITCHES
         with alone_in_process, torch.compiler.set_stance("force_eager"):  # see model/modes.py
             # One pass first, from the first step on: a run that is resumed has the same bits.
             whole = self._chunk is None and not isinstance(pass_.batch, MicroBatches)
@@ -192,7 +206,8 @@ class Session:
                 if both is not None:
                     choice = selection.choice or selection.settle_on_ghost(view)
                     return TwoSides(view, both.clean, Settled(choice, both.alignment), None, group)
-            if group.size > 1 and view.sharded and whole and cheapest and self._geometry is None:
+            together = group.size > 1 and view.sharded and not view.split
+            if together and whole and cheapest and self._geometry is None:
                 sides = self._both_in_shards(pass_, clean, state, group)
                 if sides is not None:
                     return sides
@@ -211,7 +226,7 @@ class Session:
                 state.writes_input = loss.written
             direction, metric = side.direction, None
             if self._geometry is not None:
-                metric = diagonal(self._geometry, direction, sharded=view.sharded)
+                metric = diagonal(self._geometry, direction, sharded=view.sharded or view.split)
                 direction = metric.bend(direction) if metric else direction
             align = self._aligned_on_copies if state.writes_input else self._aligned
             with view.undone_on_error():
@@ -276,13 +291,16 @@ class Session:
     ) -> CleanSide:  # fmt: skip
         """The clean side over all processes; the first one also tells whether the forward talks."""
         selection, ghost, cheaper = state.selection, state.selection.ghost, None
-        if ghost is not None and view.sharded and cheapest and self._geometry is None:
+        readable = view.sharded and not view.split
+        if ghost is not None and readable and cheapest and self._geometry is None:
             in_factors = ghost.shared_clean_gradient
 
             def cheaper(reduced: Tensor, m: int, theta: object) -> Sequence[Tensor] | None:
                 return in_factors(view, reduced, state.parameters, group)
 
-        listener = Listener(sharded=view.sharded) if selection.exchanges is None else None
+        listener = None
+        if selection.exchanges is None:
+            listener = Listener(sharded=view.sharded, split=split_groups(view.model))
         side = shared_clean_gradient(
             view, loss, clean, state.parameters, group, listener=listener, cheaper=cheaper
         )

@@ -29,7 +29,7 @@ from torch.nn.modules import module as module_hooks
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNormBase  # noqa: F401
 from torch.nn.modules.dropout import _DropoutNd as DropoutBase  # noqa: F401
 from torch.nn.utils import parametrize
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils.hooks import BackwardHook
 
 from ..errors import SettingError, TorchVersionError, UnsupportedModelError
@@ -96,6 +96,13 @@ def at_the_end_of_backward(call: Callable[[], None]) -> None:
 def any_global_hook() -> bool:
     """Whether hooks are registered on all modules of the process."""
     return any(_GLOBAL_HOOKS)
+
+
+def memory_of(tensor: Tensor) -> int | None:
+    """Where the memory of a tensor begins; None for one that wraps another, such as one on its way."""
+    if is_traceable_wrapper_subclass(tensor):
+        return None
+    return tensor.untyped_storage().data_ptr()
 
 
 class DispatchMode(TorchDispatchMode):
@@ -336,10 +343,102 @@ def fsdp_groups(module: Any) -> list[Any]:
     return [] if only is None else [only]
 
 
+def fsdp_mesh(group: Any) -> Any:
+    """The mesh of processes between which `fully_shard` cuts and copies the parameters of a group."""
+    if getattr(group.mesh_info, "is_spmd_mesh", False):
+        raise UnsupportedModelError(
+            "fully_shard over a mesh that has the dimensions of other parallelism in it, too; expected the "
+            "dimensions along which the batch is shared: fully_shard(..., mesh=mesh['dp'])"
+        )
+    return group.mesh_info.mesh
+
+
+def fsdp_dimension(group: Any) -> int | None:
+    """The dimension of that mesh along which parameters are cut; None if they are copied only."""
+    dimension: int | None = group.mesh_info.shard_mesh_dim
+    return dimension
+
+
+def gathered_size(entry: Any) -> torch.Size:
+    """The size of a parameter when it is gathered; of tensor parallelism's part of it, if any."""
+    size: torch.Size = entry._orig_size
+    return size
+
+
+def is_fsdp_part(module: nn.Module) -> bool:
+    """Whether a module was given to `fully_shard`, which changes its class."""
+    return hasattr(type(module), "_get_fsdp_state")
+
+
+def split_spec(entry: Any) -> Any:
+    """How tensor parallelism has cut a parameter in a group before `fully_shard` did; None: it has not."""
+    if not entry.is_dtensor:
+        return None
+    if hasattr(entry, "_unsharded_dtensor_spec"):
+        return entry._unsharded_dtensor_spec
+    return entry._tp_spec  # PyTorch before 2.13
+
+
+class _Followed(threading.local):
+    """Who follows the redistributions of this thread; the innermost is the last."""
+
+    def __init__(self) -> None:
+        self.stack: list[Callable[..., Any]] = []
+
+
+_FOLLOWED = _Followed()
+_REDISTRIBUTIONS = threading.Lock()
+_followers = 0
+
+
+def _redistributions() -> tuple[Any, ...]:
+    """The autograd functions by which tensors become DTensors, change their placement, and come back."""
+    from torch.distributed.tensor import _api, _redistribute  # takes long to import
+
+    return _api._FromTorchTensor, _api._ToTorchTensor, _redistribute.Redistribute
+
+
+@contextmanager
+def following_redistributions(follow: Callable[..., Any]) -> Iterator[None]:
+    """Have `DTensor.from_local`, `redistribute` and `to_local` call `follow(function, *arguments)`, which
+    returns `function(*arguments)`. A dispatch mode does not see them: they run beneath autograd."""
+    global _followers  # noqa: PLW0603
+    with _REDISTRIBUTIONS:
+        _followers += 1
+        for kind in _redistributions():
+            kind.apply = _follow_in_this_thread(super(kind, kind).apply)
+    _FOLLOWED.stack.append(follow)
+    try:
+        yield
+    finally:
+        _FOLLOWED.stack.pop()
+        with _REDISTRIBUTIONS:
+            _followers -= 1
+            if not _followers:
+                for kind in _redistributions():
+                    del kind.apply
+
+
+def _follow_in_this_thread(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*arguments: Any) -> Any:
+        stack = _FOLLOWED.stack
+        return stack[-1](function, *arguments) if stack else function(*arguments)
+
+    return staticmethod(called)
+
+
 def whole_parameter(entry: Any) -> Tensor | None:
     """The leaf that passes compute with, of a parameter in a group; None before the first pass."""
     leaf: Tensor | None = getattr(entry, "_unsharded_param", None)
     return leaf
+
+
+def members_of(name: str) -> list[int]:
+    """The processes of the group that an exchange inside of a graph names."""
+    from torch.distributed.distributed_c10d import _resolve_process_group
+
+    group: Any = name  # a type of PyTorch's own, which is a text
+    return torch.distributed.get_process_group_ranks(_resolve_process_group(group))
 
 
 def gather_flat(whole: Tensor, shard: Tensor, group: Any) -> None:

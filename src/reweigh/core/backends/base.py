@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from ..model import Batch, Direction, Loss, ModelView
+from ..processes import require_same_losses
 from ..proof import Proof, Records, score_proof
+from ..rounding import tolerance
 from .sharded_proof import agreed, sharded_score_proof
 
 
@@ -94,6 +96,11 @@ class Proven:
             return alignment
         self._records.looked(path, None)
         found = alignment.weighted, alignment.losses, alignment.scores, direction
+        if view.split:
+            close = tolerance(view.precision(alignment.losses))
+            require_same_losses(
+                view.model, alignment.losses, close, lambda flag: agreed(direction, [flag])[0]
+            )
         with view.beside_the_step():
             proof = sharded_score_proof(view, *found) if view.sharded else score_proof(*found)
         return replace(alignment, proof=proof)

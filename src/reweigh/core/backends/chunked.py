@@ -34,6 +34,7 @@ from ..model import (
     evaluate,
     leaves,
     on_host,
+    placed_like,
     rows,
     trainable,
     unhooked,
@@ -185,9 +186,9 @@ class _RunningSum:
         """Add the gradient of this scalar, sum_i share_i f_i, whose graph is freed."""
         with unhooked(self._parameters):  # backward() runs the user's hooks, once, on the sum
             found = torch.autograd.grad(weighted, list(self._parameters), allow_unused=True)
-        for i, g in enumerate(found):
-            if g is not None:
-                before = self._total[i]
+        for i, (p, value) in enumerate(zip(self._parameters, found, strict=True)):
+            if value is not None:
+                before, g = self._total[i], placed_like(p, value)
                 self._total[i] = g.clone() if before is None else before.add_(g)
 
     def gradient(self, weights: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:

@@ -25,8 +25,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
-from ..model import Direction, ModelView, coarsest, differentiable_losses, evaluate, norm_squared
-from ..processes import compute_types, gather_anew, local
+from ..model import Direction, ModelView, coarsest, differentiable_losses, evaluate, local
+from ..processes import compute_types, gather_anew
 from ..proof import measured_error
 from .base import Alignment, Backend, TrainPass
 
@@ -108,7 +108,8 @@ def relative_step(kind: torch.dtype) -> float:
 def step_size(direction: Direction, eta: float) -> Tensor:
     """h = eta * |theta| / |v|; 0 where v vanishes."""
     theta = [local(p.detach()) for p in direction.parameters]
-    squares = torch.stack([norm_squared(theta), norm_squared(direction.values)])
+    values = list(map(local, direction.values))
+    squares = torch.stack([direction.part(x, x) for x in (theta, values)])
     size, length = direction.total(squares).sqrt()
     # Parameters that are all zero still have a scale: that of one of them being one.
     size = torch.where(size > 0, size, torch.ones_like(size))
@@ -135,7 +136,7 @@ def displaced(model: nn.Module, direction: Direction, h: Tensor) -> Iterator[Non
     places = [local(p.detach()) for p in direction.parameters]
     kept = [place.clone() for place in places]
     with torch.no_grad():
-        for place, v in zip(places, direction.values, strict=True):
+        for place, v in zip(places, map(local, direction.values), strict=True):
             place.add_(v * h.to(v.dtype))
     torch.clear_autocast_cache()
     try:

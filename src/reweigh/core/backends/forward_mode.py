@@ -8,12 +8,13 @@ this is also the training forward: the update goes through its graph.
 
 Cost: about two forwards more than plain training (a convolution has two tangent terms), and the
 tangents that are still needed in memory; where `fully_shard` has spread the parameters, those of all that
-autograd keeps. Invalid where an operation has neither a rule nor a forward-mode formula, and refused there.
+autograd keeps. Where tensor parallelism has cut the parameters, their tangents are cut as they are. Invalid where
+an operation has neither a rule nor a forward-mode formula, and refused there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -22,8 +23,8 @@ from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
 from ..model import Direction, custom_function, differentiable_kernels, differentiable_losses
-from ..ops import Outlived, TangentMode, autograd_records, cell_of, tensors_in
-from ..torch_internals import OpOverload, base_of, is_mutable
+from ..ops import Outlived, TangentCell, TangentMode, autograd_records, cell_of, tensors_in
+from ..torch_internals import base_of, following_redistributions, is_mutable
 from .base import Alignment, Backend, TrainPass
 from .sharded_tangents import by_unit
 
@@ -42,7 +43,7 @@ class Propagate(TangentMode):
         self, model: nn.Module, direction: Direction, last_uses: LastUses | None = None
     ) -> None:
         super().__init__(model, direction)
-        self.path: list[OpOverload] = []
+        self.path: list[Hashable] = []
         self.last_uses: LastUses = {}  # of this pass
         self._expected = last_uses or {}
 
@@ -69,12 +70,26 @@ class Propagate(TangentMode):
             cell = cell_of(value) if isinstance(value, Tensor) else None
             if cell is not None and cell not in read:
                 cell.born = (number, place)
-        for cell in read:
+        self._have_read(read, number)
+        return out
+
+    def redistributed(self, function: Callable[..., Any], value: Any, *rest: Any) -> Any:
+        """As an operation, which a dispatch mode does not see."""
+        number = len(self.path)
+        self.path.append(function)
+        out = super().redistributed(function, value, *rest)
+        if self.tangent(out) is not None and (cell := cell_of(out)) is not None:
+            cell.born = (number, 0)
+            if (before := self.cell(value)) is not None:
+                self._have_read([before], number)
+        return out
+
+    def _have_read(self, cells: Sequence[TangentCell], number: int) -> None:
+        for cell in cells:
             if cell.born is not None:
                 self.last_uses[cell.born] = number
                 if self._expected.get(cell.born) == number:
                     cell.tangent, cell.spent = None, True
-        return out
 
     def keep(self, value: Tensor) -> None:
         """Expect that this tensor's tangent is asked for after the pass."""
@@ -127,8 +142,9 @@ class ForwardMode(Backend):
         else:
             mode = Propagate(view.model, direction, self._last_uses)
         units = by_unit(mode, view.model, direction) if view.sharded else nullcontext()
+        cut = following_redistributions(mode.redistributed) if view.split else nullcontext()
         try:
-            with differentiable_kernels(view, once=True), torch.enable_grad(), units, mode:
+            with differentiable_kernels(view, once=True), torch.enable_grad(), cut, units, mode:
                 losses = differentiable_losses(view.model, pass_.loss, pass_.batch, which="train")
             tangent = mode.tangent(losses)
             mode.keep(losses)

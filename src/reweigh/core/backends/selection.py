@@ -109,13 +109,13 @@ class BackendSelection:
 
     def align(self, pass_: TrainPass, direction: Direction, group: Group = ALONE) -> Settled:
         """The train batch along `direction`, by the back-end asked for or the best that can."""
-        shared = group.size > 1 or pass_.view.sharded
+        shared = group.size > 1 or pass_.view.sharded or pass_.view.split
         closed = barred(pass_.view, bool(self.exchanges)) if shared else {}
         if group.size == 1:
             require_examples(pass_.batch, which="train")
         elif closed and (self.chunk is not None or isinstance(pass_.batch, MicroBatches)):
             what = "a window" if self.chunk is None else f"chunk={self.chunk}"
-            if "ghost" in closed or not pass_.view.sharded:
+            if self.exchanges or not pass_.view.sharded:
                 raise SettingError(
                     f"{what} with a model whose forward exchanges data between processes, "
                     f"which may hold different numbers of chunks; expected one batch per process: take "

@@ -17,8 +17,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..model import Batch, Direction, eager, evaluate, with_gradient
-from ..processes import as_shard_of, gather_anew, local, sharded_gradients, trainable_shards
+from ..model import Batch, Direction, eager, evaluate, local, with_gradient
+from ..processes import as_shard_of, gather_anew, sharded_gradients, trainable_shards
 from .base import Alignment, Backend, TrainPass
 from .chunked import PartOfBatch, autocast, fitted, joined, spent, summed
 from .empty_share import is_empty, without_statistics

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ...errors import UnsupportedModelError
-from ..model import Direction, ModelView, dot
-from ..processes import ShardedUnit, local, sharded_gradients, units_of
+from ..model import Direction, ModelView, dot, local
+from ..processes import ShardedUnit, sharded_gradients, units_of
 from ..proof import Proof, first_different, probe, unseen
 from ..rounding import UNIFORM, Rounding, strict
 
@@ -40,12 +40,13 @@ def sharded_score_proof(
     """As `score_proof`. The three numbers are a process's parts of sums over all processes."""
     factors, unit = probe(losses), units_of(view.model, direction.parameters)[0]
     truth, again = (shard_gradient(view, weighted(factors * c), direction) for c in (1.0, UNIFORM))
-    # <grad sum_i r_i f_i, v> = N <truth, v>, and as many processes as there are copies hold the same.
-    gap = (factors * scores).sum() - unit.size * dot(truth, direction.values)
-    rounded = [_square(b / UNIFORM - a) for a, b in zip(truth, again, strict=True)]
-    scale = unit.size * unit.processes
-    size = scale * dot(truth, truth).double()
-    return Proof(gap.double(), size, scale * torch.stack(rounded).sum())
+    rounded = [b / UNIFORM - a for a, b in zip(truth, again, strict=True)]
+    pairs = ((truth, direction.values), (truth, truth), (rounded, rounded))
+    parts = torch.stack([direction.part(a, b).double() for a, b in pairs])
+    right, size, rounding = direction.total(parts)
+    # Of the N processes that share the batch: <grad sum_i r_i f_i, v> = N <truth, v>, which all know.
+    gap = (factors * scores).sum().double() - right
+    return Proof(gap, unit.processes * size, unit.processes * rounding)
 
 
 def require_sharded_update(

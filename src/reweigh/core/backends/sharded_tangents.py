@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from ..clean import whole_values
-from ..model import Direction
+from ..model import Direction, is_spread
 from ..ops import TangentMode, drop_cell
-from ..processes import ShardedUnit, units_of
+from ..processes import ShardedUnit, as_shard_of, units_of
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def _hooks(
             assert shard.place is not None
             tangent = whole[shard.place].to(shard.whole.dtype)
             held.append(tangent)
-            mode.attach(shard.whole, tangent)
+            mode.attach(shard.whole, _as_seen(shard.whole, tangent))
 
     def end(*_: Any) -> None:
         for shard in unit.aligned:
@@ -64,3 +64,8 @@ def _hooks(
         held.clear()
 
     return begin, end
+
+
+def _as_seen(parameter: Tensor, tangent: Tensor) -> Tensor:
+    """The tangent as passes see the parameter: a DTensor, if tensor parallelism has cut it."""
+    return as_shard_of(parameter, tangent) if is_spread(parameter) else tangent

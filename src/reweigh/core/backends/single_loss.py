@@ -14,8 +14,8 @@ from torch import Tensor
 from ..model import (
     Direction,
     differentiable_losses,
-    dot,
     leading_sizes,
+    placed_like,
     trainable,
     unhooked,
     with_gradient,
@@ -46,13 +46,14 @@ class SingleLoss:
         theta = list(trainable(view.model).values())
         with unhooked(theta):  # backward() runs the user's hooks, on the update
             found = torch.autograd.grad(losses, theta, allow_unused=True)
-        by_id = {id(p): g for p, g in zip(theta, found, strict=True) if g is not None}
-        pairs = [
-            (g.to_dense() if g.is_sparse else g, v)
-            for p, v in zip(direction.parameters, direction.values, strict=True)
-            if (g := by_id.get(id(p))) is not None
+        by_id = {
+            id(p): placed_like(p, g) for p, g in zip(theta, found, strict=True) if g is not None
+        }
+        dense = [
+            g if g is None or not g.is_sparse else g.to_dense()
+            for g in (by_id.get(id(p)) for p in direction.parameters)
         ]
-        score = dot(*zip(*pairs, strict=True)) if pairs else losses.new_zeros(())
+        score = direction.inner(dense, direction.values)
         values, used = losses.detach(), [p for p in theta if id(p) in by_id]
 
         def weighted(weights: Tensor) -> Tensor:

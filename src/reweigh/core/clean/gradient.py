@@ -10,7 +10,7 @@ its way while the training forward runs; who needs the direction first waits for
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -26,17 +26,20 @@ from ..model import (
     evaluate,
     leading_sizes,
     leaves,
+    local,
     on_host,
+    placed_like,
     require_gradient,
     unhooked,
 )
 from ..processes import (
+    ALONE,
     Arriving,
     Group,
+    Holders,
     Listener,
     copies_of,
     flattened,
-    local,
     sharded_gradients,
     unflattened,
 )
@@ -71,7 +74,8 @@ def clean_gradient(
     losses, values = _gradient(view, loss, clean, theta, torch.mean, cheaper=cheaper)
     if len(losses) == 0:
         raise empty("clean")
-    return CleanSide(losses, losses.mean, Direction(tuple(parameters), theta, values))
+    direction = Direction(tuple(parameters), theta, values)
+    return CleanSide(losses, losses.mean, _held(view, direction, ALONE))
 
 
 def shared_clean_gradient(
@@ -88,7 +92,17 @@ def shared_clean_gradient(
     losses, values = _share(view, loss, clean, tuple(parameters.values()), listener, cheaper)
     numbers = torch.stack([losses.sum(), losses.new_tensor(len(losses))])
     merge = _of_shards if view.sharded else _of_sums
-    return merge(parameters, losses, values, numbers, group)
+    side = merge(parameters, losses, values, numbers, group)
+    return replace(side, direction=_held(view, side.direction, group))
+
+
+def _held(view: ModelView, direction: Direction, group: Group) -> Direction:
+    """The direction, with sums over the processes among which tensor parallelism has cut the model."""
+    if not view.split:
+        return direction
+    holders = Holders.of(view.model, group)
+    shares = holders.shares(direction.parameters)
+    return replace(direction, total=holders.total, shares=shares)
 
 
 def _of_shards(
@@ -182,7 +196,7 @@ def _dense(scalar: Tensor, theta: Sequence[nn.Parameter]) -> tuple[Tensor, ...]:
         values = torch.autograd.grad(scalar, theta, allow_unused=True)
     # Not by materialize_grads: the zeros of PyTorch 2.9 and older require gradients themselves.
     return tuple(
-        torch.zeros_like(p) if v is None else v.to_dense() if v.is_sparse else v
+        torch.zeros_like(p) if v is None else v.to_dense() if v.is_sparse else placed_like(p, v)
         for p, v in zip(theta, values, strict=True)
     )
 

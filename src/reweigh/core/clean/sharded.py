@@ -20,8 +20,9 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
+from ..model import local
 from ..ops import Layer, Linear
-from ..processes import Group, Shard, ShardedUnit, local
+from ..processes import Group, Shard, ShardedUnit
 from .low_rank import Factors, PartlyFactored, factors_pay, unshared_linear
 
 

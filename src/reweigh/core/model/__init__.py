@@ -3,6 +3,7 @@
 loss               the contract of a loss, and what a batch is
 micro_batches      the batches between two optimizer steps, weighed as one
 parameters         which parameters are aligned; the clean gradient as a `Direction`
+dtensors           tensors of which each process holds a part
 view               one look at the model per step, and the way back to its state
 watch              which state passes write
 holders            where a model and a loss keep state besides buffers
@@ -15,6 +16,7 @@ autograd_graph     the graph of a pass: its leaves, its hooks, a gradient of our
 from .autograd_graph import (
     REENTRANT_CHECKPOINT, coarsest, custom_function, hidden_parameters, leaves, unhooked, with_gradient,
 )  # fmt: skip
+from .dtensors import cut_along, is_spread, local, placed_like, shares
 from .loss import (
     Batch, Loss, MicroBatches, OnCopies, batch_size, differentiable_losses, empty, evaluate, is_flat, leading_sizes,
     mapped, per_example, require_examples, require_finite, require_gradient, require_one_each,

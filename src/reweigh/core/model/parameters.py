@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from ...errors import NoGradientError, SettingError, UnsupportedModelError, unknown
+from .dtensors import local
 
 Params = str | Iterable[str] | Callable[[str, nn.Parameter], bool] | None
 # Whether the values of a tensor can be read at once. Elsewhere reading makes the host wait for the
@@ -41,9 +42,30 @@ class Direction:
     total: Callable[[Tensor], Tensor] = _as_it_is
     # The gradient itself, where the values are its product with something (update/preconditioner.py).
     plain: Direction | None = None
+    # Where the number of copies differs between parameters: how much of each a process counts (dtensors.py).
+    shares: Sequence[float] = ()
+
+    def inner(self, left: Sequence[Tensor | None], right: Sequence[Tensor | None]) -> Tensor:
+        """The inner product of two lists of tensors like the parameters, over all processes that hold
+        parts of them; None counts as zero."""
+        return self.total(self.part(left, right))
+
+    def part(self, left: Sequence[Tensor | None], right: Sequence[Tensor | None]) -> Tensor:
+        """As `inner`, what this process has to add to it."""
+        shares = self.shares or (1.0,) * len(self.parameters)
+        known = [
+            (local(a), local(b) * share if self.shares else b)
+            for a, b, share in zip(left, right, shares, strict=True)
+            if a is not None and b is not None
+        ]
+        if not known:
+            return torch.zeros((), device=self.parameters[0].device)
+        return dot(*zip(*known, strict=True))
 
     def norm_squared(self) -> Tensor:
         """|grad G|^2 over these parameters."""
+        if self.shares:
+            return self.inner(self.values, self.values)
         return self.total(norm_squared(self.values))
 
 

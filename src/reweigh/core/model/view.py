@@ -20,7 +20,16 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
-from ..torch_internals import FSDP_HOOKS, no_fused_recurrence, recomputing_under, version_of
+from ..torch_internals import (
+    FSDP_HOOKS,
+    fsdp_groups,
+    is_fsdp_part,
+    no_fused_recurrence,
+    recomputing_under,
+    split_spec,
+    version_of,
+)
+from .dtensors import is_spread
 from .randomness import GENERATORS, RandomSource, same_state, sources_of
 from .watch import SMALL, Watch, overlaps_itself, size_of
 
@@ -138,7 +147,9 @@ class Snapshot:
 class ModelView:
     """A model as it is at the start of a pass.
 
-    modules, parameters: every one once. sharded: whether fully_shard has spread the parameters.
+    modules, parameters: every one once.
+    sharded: whether fully_shard has spread the parameters, which passes see whole.
+    split:   whether passes see parts of parameters, too: those of tensor parallelism.
     watch:   the state besides buffers that passes are known to write; None: nobody has looked.
     looking: whether everything is to be looked at in this step.
     """
@@ -147,7 +158,10 @@ class ModelView:
         self.model, self.watch, self.looking = model, watch, False
         self.modules = modules_of(model)
         self.parameters = parameters_of(self.modules)
-        self.sharded = any(hasattr(p, "to_local") for p in self.parameters)
+        spread = any(map(is_spread, self.parameters))
+        parts = [m for m in self.modules if is_fsdp_part(m)] if spread else []
+        self.sharded = bool(parts)
+        self.split = spread and not (parts and all(map(_whole_in_passes, parts)))
         self._start: Snapshot | None = None
 
     @property
@@ -156,7 +170,7 @@ class ModelView:
         if self._start is None:
             if self.watch is not None and (self.looking or not self.watch.looked):
                 self.looking = True
-                self.watch.find(self.modules, () if self.sharded else self.parameters)
+                self.watch.find(self.modules, () if self.sharded or self.split else self.parameters)
             self._start = self.snapshot(looking=self.looking)
         return self._start
 
@@ -309,6 +323,12 @@ class ModelView:
         )
 
 
+def _whole_in_passes(part: nn.Module) -> bool:
+    """Whether what fully_shard has cut of this module is whole when it has gathered it."""
+    entries = (entry for group in fsdp_groups(part) for entry in group.fsdp_params)
+    return all(split_spec(entry) is None for entry in entries)
+
+
 def _hooked(module: nn.Module) -> bool:
     hooks = (
         module._forward_hooks,
@@ -325,7 +345,7 @@ def _hooked(module: nn.Module) -> bool:
 
 def _same(tensor: Tensor, value: Tensor) -> bool:
     """Whether the values are equal, as far as PyTorch can compare them."""
-    plain = tensor.layout == torch.strided and not hasattr(tensor, "to_local")
+    plain = tensor.layout == torch.strided and not is_spread(tensor)
     return plain and tensor.shape == value.shape and torch.equal(tensor, value)
 
 

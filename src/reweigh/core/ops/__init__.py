@@ -34,4 +34,12 @@ from .registry import (
     gradient_rule,
     tangent_rule,
 )
-from .tangent_mode import Outlived, TangentMode, autograd_records, cell_of, drop_cell, tensors_in
+from .tangent_mode import (
+    Outlived,
+    TangentCell,
+    TangentMode,
+    autograd_records,
+    cell_of,
+    drop_cell,
+    tensors_in,
+)

@@ -5,7 +5,7 @@ PyTorch: its tangent by the forward-mode formula, its weight gradients by runnin
 autograd. The input half of its backward is not needed then: autograd has done it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ import torch.autograd.forward_ad as fwd
 from torch import Tensor
 
 from ...errors import UnsupportedModelError
+from ..model import is_spread
 from ..torch_internals import OpOverload, autograd_in_handler, is_mutable, load_forward_formulas
 from .registry import LINEAR_TANGENTS, TANGENTS, WEIGHT_GRADIENTS, Lookup
 
@@ -44,6 +45,8 @@ def by_own_formula(func: OpOverload, args: Any, kwargs: Any, t: Lookup) -> tuple
         return x.detach() if tangent is None else fwd.make_dual(x.detach(), tangent.to(x.dtype))
 
     try:
+        if any(is_spread(x) and t(x) is not None for x in _tensors((args, kwargs))):
+            return _by_two_backwards(func, args, kwargs, t)
         with autograd_in_handler(), torch.no_grad(), fwd.dual_level():
             out = func(*_mapped(args, dual), **_mapped(kwargs, dual))
             if isinstance(out, (tuple, list)):
@@ -58,6 +61,42 @@ def by_own_formula(func: OpOverload, args: Any, kwargs: Any, t: Lookup) -> tuple
         raise UnsupportedModelError(
             f"PyTorch's forward-mode formula for {func} fails ({error}): {HINT}"
         ) from error
+
+
+def _by_two_backwards(func: OpOverload, args: Any, kwargs: Any, t: Lookup) -> tuple[Any, Any]:
+    """As `by_own_formula`, for DTensors, for which PyTorch has no forward mode.
+
+    A backward of y with u is J'u, for J = d op / d x. It is linear in u, and its own backward with t(x)
+    is J t(x): the tangent.
+    """
+    leaves: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def leaf(x: Tensor) -> Tensor:
+        tangent = t(x)
+        if tangent is None:
+            return x.detach()
+        return leaves.setdefault(id(x), (x.detach().requires_grad_(), tangent))[0]
+
+    with autograd_in_handler(), torch.enable_grad():
+        out = func(*_mapped(args, leaf), **_mapped(kwargs, leaf))
+        inputs, tangents = zip(*leaves.values(), strict=True)
+
+        def pushed(y: Any) -> Tensor | None:
+            if not isinstance(y, Tensor) or not y.requires_grad:
+                return None
+            u = torch.zeros_like(y, requires_grad=True)
+            back = torch.autograd.grad(y, inputs, u, create_graph=True, allow_unused=True)
+            pairs = [(g, v) for g, v in zip(back, tangents, strict=True) if g is not None]
+            pairs = [(g, v.to(g.dtype)) for g, v in pairs if g.requires_grad]
+            if not pairs:
+                return None
+            pulled, along = zip(*pairs, strict=True)
+            return torch.autograd.grad(pulled, u, along, allow_unused=True)[0]
+
+        if isinstance(out, (tuple, list)):
+            several = [pushed(y) for y in out]
+            return [y.detach() if isinstance(y, Tensor) else y for y in out], several
+        return out.detach(), pushed(out)
 
 
 def is_random(func: OpOverload) -> bool:
@@ -100,6 +139,17 @@ def _by_autograd(
         out = func(*swapped, **_mapped(kwargs, swap))
         first = out[0] if isinstance(out, (tuple, list)) else out
         return list(torch.autograd.grad(first, list(leaves.values()), g, allow_unused=True))
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """Every tensor among the arguments of a call."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, Tensor):
+        yield value
 
 
 def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:

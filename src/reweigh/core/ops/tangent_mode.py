@@ -16,7 +16,7 @@ place gets a new tangent. All views of it are from then on looked up there, thos
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -26,13 +26,14 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
-from ..model import Direction
+from ..model import Direction, is_spread, local, placed_like
 from ..torch_internals import (
     DispatchMode,
     OpOverload,
     base_of,
     is_hooked_copy,
     is_mutable,
+    memory_of,
     out_of_place,
 )
 from .calls import HINT, by_own_formula, is_random, tangent_of_call
@@ -100,11 +101,11 @@ class TangentMode(DispatchMode):
 
     def forget(self, tangents: Iterable[Tensor]) -> None:
         """Free tangents, also where views of them have become those of other tensors."""
-        places = {tangent.untyped_storage().data_ptr() for tangent in tangents}
-        for cell in list(self._cells):
-            known = cell.tangent
-            if known is not None and known.untyped_storage().data_ptr() in places:
-                cell.tangent, cell.spent = None, True
+        places = {memory_of(tangent) for tangent in tangents}
+        with torch.no_grad():
+            for cell in list(self._cells):
+                if cell.tangent is not None and memory_of(local(cell.tangent)) in places:
+                    cell.tangent, cell.spent = None, True
 
     def tangent(self, value: Any) -> Tensor | None:
         """The tangent of a tensor, or None where it is zero."""
@@ -142,6 +143,28 @@ class TangentMode(DispatchMode):
         """Whether a tensor was marked as depending on the batch."""
         cell = cell_of(value)
         return cell is not None and cell.owner is self.token and cell.varies
+
+    def redistributed(self, function: Callable[..., Any], value: Any, *rest: Any) -> Any:
+        """Run `function(value, *rest)`, by which a tensor becomes a DTensor, is placed otherwise, or comes
+        back. All are linear in the tensor, if what is added up between processes is a sum or a mean."""
+        tangent = self.tangent(value)
+        out = function(value, *rest)
+        if tangent is None:
+            return out
+        for placement in (*_placements(value), *_placements(out)):
+            if placement.is_partial() and placement.reduce_op not in ("sum", "avg"):
+                raise UnsupportedModelError(
+                    f"{self.where()}: processes take the {placement.reduce_op} of what each has, which "
+                    f"is not linear, so that tangents do not get through it; expected a sum: use "
+                    f"backend='auto'"
+                )
+        with torch.no_grad():
+            if is_spread(
+                value
+            ):  # a tangent that was computed by other operations may be cut otherwise
+                tangent = placed_like(value, tangent)
+            self.attach(out, function(tangent, *rest))
+        return out
 
     def derive(self, func: OpOverload, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Run `func` and return its result with the tangents of it (same structure, None for zero)."""
@@ -237,6 +260,10 @@ class TangentMode(DispatchMode):
                 return f"in {names[id(owner)]!r} ({type(owner).__name__})"
             frame = frame.f_back
         return f"in {type(self.model).__name__}"
+
+
+def _placements(value: Any) -> Any:
+    return value.placements if is_spread(value) else ()
 
 
 def autograd_records(func: OpOverload) -> bool:

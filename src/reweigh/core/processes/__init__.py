@@ -4,6 +4,7 @@ group                  who they are, sums over them, and the error when one is g
 ddp                    a step through DistributedDataParallel
 fsdp                   parameters that fully_shard has spread
 shards                 whole values from shards and back, unit by unit
+split                  parameters that tensor parallelism has cut, alone or inside fully_shard
 forward_collectives    models whose own forward talks between processes
 """
 
@@ -15,7 +16,6 @@ from .fsdp import (
     copies_of,
     forget_pass,
     gather_anew,
-    local,
     mesh_of,
     sharded_gradients,
     trainable_shards,
@@ -25,3 +25,4 @@ from .group import (
     unflattened,
 )  # fmt: skip
 from .shards import Shard, ShardedUnit, as_shard_of, units_of
+from .split import Holders, require_same_batch, require_same_losses, split_groups, split_mesh

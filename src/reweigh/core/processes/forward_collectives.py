@@ -6,10 +6,12 @@ itself; differentiating the backward does, if the exchange can be differentiated
 back-ends see one process only.
 """
 
+from collections.abc import Collection, Sequence
+
 from torch import nn
 
 from ..model import ModelView
-from ..torch_internals import TorchDispatchMode
+from ..torch_internals import TorchDispatchMode, members_of
 
 _NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")  # of exchanges
 
@@ -18,16 +20,30 @@ _OF_FULLY_SHARD = "c10d::_allgather_base_"  # how it gathers parameters
 
 
 class Listener(TorchDispatchMode):
-    """Notices any exchange between processes, but for those of fully_shard itself (sharded)."""
+    """Notices any exchange between processes, but for those of fully_shard itself (sharded), and those
+    between processes that tensor parallelism has cut a model for (split): the members of each group."""
 
-    def __init__(self, *, sharded: bool = False) -> None:
+    def __init__(self, *, sharded: bool = False, split: Collection[Sequence[int]] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.heard = False
-        self._besides = _OF_FULLY_SHARD if sharded else ""
+        self._besides, self._split = _OF_FULLY_SHARD if sharded else "", split
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        self.heard = self.heard or (func.namespace in _NAMESPACES and func.name() != self._besides)
+        if func.namespace in _NAMESPACES and func.name() != self._besides:
+            self.heard = self.heard or not (
+                self._split and self._of_split(func.namespace, args[-1])
+            )
         return func(*args, **(kwargs or {}))
+
+    def _of_split(self, namespace: str, last: object) -> bool:
+        """Whether a call is a part of tensor parallelism's exchanges. last: its last argument, the name of a
+        group; those that name none wait for an exchange that was heard before.
+
+        By its members, since there may be several groups of the same: DTensors remember what they have
+        done with a mesh, and take the groups of an equal one."""
+        return namespace != "c10d" and (
+            not isinstance(last, str) or members_of(last) in self._split
+        )
 
 
 def barred(view: ModelView, exchanges: bool) -> dict[str, str]:
@@ -46,4 +62,10 @@ def barred(view: ModelView, exchanges: bool) -> dict[str, str]:
         closed = dict.fromkeys(("ghost", "forward_mode"), why)
     if view.sharded:
         closed["double_backward"] = "needs whole parameters, and fully_shard keeps them in shards"
+    if view.split:
+        closed["ghost"] = "reads whole layers, and tensor parallelism has cut them"
+        closed["double_backward"] = (
+            "needs a second derivative of DTensor.from_local, which PyTorch leaves out, and tensor "
+            "parallelism calls it"
+        )
     return closed

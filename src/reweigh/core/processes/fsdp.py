@@ -19,8 +19,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
-from ..model import modules_of, unhooked
-from ..torch_internals import fsdp_forget_pass, fsdp_groups, fsdp_state
+from ..model import cut_along, modules_of, unhooked
+from ..torch_internals import fsdp_forget_pass, fsdp_groups, fsdp_mesh, fsdp_state
 
 
 def parts_of(model: nn.Module) -> list[Any]:
@@ -39,43 +39,22 @@ def parts_of(model: nn.Module) -> list[Any]:
 
 
 def mesh_of(model: nn.Module) -> Any:
-    """The device mesh over which the model is sharded; None if it is not."""
-    sharded = [p for p in model.parameters() if hasattr(p, "to_local")]
-    if not sharded:
-        parts_of(model)
-        return None
-    meshes: list[Any] = [getattr(p, "device_mesh", None) for p in sharded]
-    several = any(len(_cut_along(p)) > 1 for p in sharded)
-    if several or not parts_of(model) or any(mesh != meshes[0] for mesh in meshes):
+    """The device mesh over which fully_shard has spread the model; None if it has not."""
+    meshes = [fsdp_mesh(group) for part in parts_of(model) for group in fsdp_groups(part)]
+    if any(mesh != meshes[0] for mesh in meshes):
         raise UnsupportedModelError(
-            f"{type(model).__name__} has parameters on a device mesh that fully_shard did not put "
-            f"there alone (tensor parallelism?); expected fully_shard over one mesh, which cuts each "
-            f"parameter along one dimension of the mesh"
+            f"{type(model).__name__} has parameters that fully_shard has spread over several meshes; "
+            f"expected one: pass the same mesh to every fully_shard"
         )
-    return meshes[0]
-
-
-def _cut_along(parameter: Any) -> list[int]:
-    """The dimensions of the mesh along which a parameter is cut; copies lie along the others."""
-    return [i for i, placement in enumerate(parameter.placements) if not placement.is_replicate()]
-
-
-def shard_dimension(parameter: Any) -> int | None:
-    """The dimension of the mesh along which a parameter is cut; None if it is whole everywhere."""
-    along = _cut_along(parameter)
-    return along[0] if along else None
+    return meshes[0] if meshes else None
 
 
 def copies_of(parameter: Any) -> int:
-    """How many processes hold the same shard of a parameter."""
-    mesh, along = parameter.device_mesh, shard_dimension(parameter)
-    return int(mesh.size() // (1 if along is None else mesh.size(along)))
-
-
-def local(tensor: Tensor) -> Tensor:
-    """The shard that this process holds, sharing memory; a tensor that is whole as it is."""
-    shard: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return shard
+    """How many processes hold the same shard of a parameter, all on its own mesh."""
+    mesh, parts = parameter.device_mesh, 1
+    for dimension in cut_along(parameter):
+        parts *= mesh.size(dimension)
+    return int(mesh.size() // parts)
 
 
 def gather_anew(model: nn.Module) -> None:

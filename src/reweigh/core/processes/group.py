@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ...errors import LostProcessError, SettingError, UnsupportedModelError, unknown
+from ..model import is_spread
 from .ddp import wrapper_of
 from .fsdp import mesh_of
 
@@ -95,8 +96,9 @@ def process_count() -> int:
 def group_of(model: nn.Module) -> Group:
     """Who shares a batch with this process in training `model`.
 
-    The group of DistributedDataParallel or fully_shard, where the model is in one; every process,
-    where torch.distributed runs and the model is in none; else nobody.
+    The group of DistributedDataParallel or fully_shard, where the model is in one; nobody, where tensor
+    parallelism alone has cut it; every process, where torch.distributed runs and the model is in none
+    of these; else nobody.
     """
     if not (dist.is_available() and dist.is_initialized()):
         return ALONE
@@ -109,6 +111,15 @@ def group_of(model: nn.Module) -> Group:
                 f"all processes: shard over a flat mesh of the processes that share a batch"
             )
         return _group(mesh.get_group() if mesh.ndim == 1 else None, averages=True)
+    spread: Any = next((p for p in model.parameters() if is_spread(p)), None)
+    if spread is not None:  # by tensor parallelism, whose processes run the same batch
+        if spread.device_mesh.size() != dist.get_world_size():
+            raise UnsupportedModelError(
+                f"{type(model).__name__} is cut by tensor parallelism over {spread.device_mesh.size()} of "
+                f"{dist.get_world_size()} processes; expected all of them, or fully_shard along the dimension "
+                f"of the mesh that shares the batch; group=None if the others train by themselves"
+            )
+        return ALONE
     return _group(None, averages=False)
 
 

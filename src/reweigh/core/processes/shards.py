@@ -22,8 +22,16 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ...errors import UnsupportedModelError
-from ..torch_internals import fsdp_groups, gather_flat, reduce_flat, whole_parameter
-from .fsdp import parts_of, shard_dimension
+from ..torch_internals import (
+    fsdp_dimension,
+    fsdp_groups,
+    fsdp_mesh,
+    gather_flat,
+    gathered_size,
+    reduce_flat,
+    whole_parameter,
+)
+from .fsdp import parts_of
 from .group import answered
 
 
@@ -49,13 +57,12 @@ class ShardedUnit:
     """The trainable parameters that are gathered together.
 
     modules: those whose forward needs them. size: how many processes a parameter is cut for; processes: how
-    many there are, of which some may hold copies.
+    many there are, of which some may hold copies. What tensor parallelism has cut before is a whole value here.
     """
 
-    def __init__(self, shards: Sequence[Shard], modules: Sequence[nn.Module]) -> None:
-        self.shards, self.modules = list(shards), list(modules)
-        like: Any = shards[0].sharded
-        self._mesh, self._across = like.device_mesh, shard_dimension(like)
+    def __init__(self, shards: Sequence[Shard], group: Any) -> None:
+        self.shards, self.modules = list(shards), list(group.modules)
+        self._mesh, self._across = fsdp_mesh(group), fsdp_dimension(group)
         self.size = 1 if self._across is None else self._mesh.size(self._across)
         self.processes = self._mesh.size()
 
@@ -72,7 +79,7 @@ class ShardedUnit:
         mine = {place: value for place in places if (value := values[place]) is not None}
         if self.size == 1 or not mine:
             return mine
-        lots = [_Lot(shard.sharded, self.size) for shard in shards]
+        lots = [self._lot(shard) for shard in shards]
         sent = torch.cat([lot.padded(v) for lot, v in zip(lots, mine.values(), strict=True)])
         got = sent.new_empty(self.size * len(sent))
         with answered("gather"):
@@ -82,11 +89,14 @@ class ShardedUnit:
             place: lot.joined(piece) for place, lot, piece in zip(mine, lots, pieces, strict=True)
         }
 
+    def _lot(self, shard: Shard) -> _Lot:
+        return _Lot(shard, self.size, self._across)
+
     def cut(self, shard: Shard, whole: Tensor) -> Tensor:
         """The part of a whole value that this process holds."""
         if self._across is None:
             return whole
-        return _Lot(shard.sharded, self.size).cut(whole, self._mesh.get_local_rank(self._across))
+        return self._lot(shard).cut(whole, self._mesh.get_local_rank(self._across))
 
     def reduced(self, shards: Sequence[Shard], wholes: Sequence[Tensor | None]) -> list[Tensor]:
         """Of whole values, one per given shard, the mean over all processes; None counts as zero.
@@ -95,7 +105,7 @@ class ShardedUnit:
         """
         if not shards:
             return []
-        lots = [_Lot(shard.sharded, self.size) for shard in shards]
+        lots = [self._lot(shard) for shard in shards]
         rows = torch.cat(
             [lot.by_process(whole) for lot, whole in zip(lots, wholes, strict=True)], dim=1
         )
@@ -114,11 +124,12 @@ class ShardedUnit:
 class _Lot:
     """How one parameter is cut: `each` rows a process along its sharded dimension, `count` numbers."""
 
-    def __init__(self, sharded: Any, size: int) -> None:
+    def __init__(self, shard: Shard, size: int, across: int | None) -> None:
+        sharded: Any = shard.sharded
         self._like, self._size = sharded, size
-        across = shard_dimension(sharded)
+        # The dimensions of fully_shard's mesh are the first ones of a parameter's.
         self._dim = 0 if across is None else sharded.placements[across].dim
-        shape = list(sharded.shape)
+        shape = list(gathered_size(shard.entry))
         self._rows = shape.pop(self._dim)
         self._rest = shape
         self._each = -(-self._rows // size)
@@ -185,7 +196,7 @@ def units_of(model: nn.Module, aligned: Sequence[nn.Parameter]) -> list[ShardedU
             ]
             found.update(id(shard.sharded) for shard in shards)
             if shards:
-                units.append(ShardedUnit(shards, group.modules))
+                units.append(ShardedUnit(shards, group))
     if not places.keys() <= found:
         raise UnsupportedModelError(
             f"{len(places.keys() - found)} trainable parameters of {type(model).__name__} are in no unit of "

@@ -18,8 +18,18 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from ..model import Direction, ModelView, leaves, on_host, trainable, unhooked, with_gradient
-from ..processes import Group, flattened, local, sharded_gradients, trainable_shards, unflattened
+from ..model import (
+    Direction,
+    ModelView,
+    leaves,
+    local,
+    on_host,
+    placed_like,
+    trainable,
+    unhooked,
+    with_gradient,
+)
+from ..processes import Group, flattened, sharded_gradients, trainable_shards, unflattened
 
 Gradient = Sequence[Tensor | None]
 ONE = torch.ones(())  # on the host, where it is seen to be one
@@ -80,7 +90,8 @@ class LocalUpdate:
 
     def _compute(self) -> Gradient:
         with unhooked(self._leaves()):  # backward will run the user's hooks, once
-            return torch.autograd.grad(self.loss, self._leaves(), allow_unused=True)
+            found = torch.autograd.grad(self.loss, self._leaves(), allow_unused=True)
+        return [placed_like(x, g) for x, g in zip(self._leaves(), found, strict=True)]
 
 
 class AveragedUpdate(LocalUpdate):

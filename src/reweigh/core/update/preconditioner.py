@@ -109,8 +109,8 @@ def diagonal(geometry: Geometry, direction: Direction, *, sharded: bool) -> Diag
         return None
     if sharded:
         raise UnsupportedModelError(
-            "geometry= with parameters that fully_shard has spread; expected whole ones: leave "
-            "geometry out, or train under DistributedDataParallel"
+            "geometry= with parameters that fully_shard or tensor parallelism has spread; expected whole "
+            "ones: leave geometry out, or train under DistributedDataParallel"
         )
     if not isinstance(geometry, optim.Optimizer):
         return Diagonal(tuple(geometry(p) for p in direction.parameters))

@@ -63,6 +63,7 @@ IMPORTS = {
         "optional",
         "results",
         "rng",
+        "text",
         "training",
     },
     "report": {"files", "intervals", "optional", "results", "runs", "tables", "templates", "text"},

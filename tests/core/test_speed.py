@@ -309,6 +309,51 @@ class TestBench:
         (again,) = timing.run_bench(["mlp"], with_compiled=True, **options)
         assert again == rows
 
+    def test_other_ways_are_compiled_where_they_can_be(self, monkeypatch):
+        pytest.importorskip("typer")
+        from reweigh.experiments.bench import timing
+
+        monkeypatch.setattr(timing, "COMPILE_OPTIONS", {"backend": "aot_eager"})
+        options = {"n": 6, "clean": [2], "threads": [1], "seconds": 0.0}
+        (rows,) = timing.run_bench(["mlp"], with_compiled=True, with_peers=True, **options)
+        by_method = {row.method: row for row in rows}
+        assert by_method["by hand, compiled"].runs == "one graph"
+        assert by_method["by hand, compiled"].compile_seconds > 0
+        assert by_method["by hand"].not_compiled is None
+        for name in timing.peers():
+            compiled = f"{name}, compiled" in by_method
+            assert compiled == (by_method[name].not_compiled is None)
+
+    def test_a_library_that_is_not_compiled_says_why(self, monkeypatch):
+        pytest.importorskip("typer")
+        from reweigh.experiments.bench import compiled_peers
+        from reweigh.experiments.bench.cases import CASES
+        from reweigh.experiments.bench.peers import by_hand
+
+        monkeypatch.setattr(compiled_peers, "peers", lambda: {"another": by_hand})
+        case = CASES["mlp"]
+        model, train, clean = case.model(), case.batch(6), case.batch(2)
+        why = compiled_peers.compiled_peer(
+            "another", model, case.loss, train, clean, {"backend": "aot_eager"}
+        )
+        assert "one graph: " in why
+        assert "losses: torch.compile with aot_autograd does not currently support" in why
+
+    def test_a_compiled_library_with_other_numbers_is_not_timed(self, monkeypatch):
+        pytest.importorskip("typer")
+        from reweigh.experiments.bench import compiled_peers
+        from reweigh.experiments.bench.cases import CASES
+
+        def wrong(graph, inputs):
+            return lambda *args: [x * 1.1 for x in graph(*args)]
+
+        case = CASES["mlp"]
+        model, train, clean = case.model(), case.batch(6), case.batch(2)
+        why = compiled_peers.compiled_peer(
+            "by hand", model, case.loss, train, clean, {"backend": wrong}
+        )
+        assert "differ from the eager ones" in why
+
     @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
     def test_a_device_that_is_not_there_is_named(self):
         from reweigh.experiments.bench import run_bench as bench

@@ -35,7 +35,7 @@ def bench(
         bool,
         typer.Option(
             "--compile",
-            help="Also a plain step and ours compiled, against the compiled plain step.",
+            help="Also compiled steps (plain, ours, peers), against the compiled plain step.",
         ),
     ] = False,
     methods: Annotated[
@@ -71,6 +71,7 @@ def bench(
         methods=METHODS if methods is None else methods.split(","), seconds=seconds, device=device, out=out,
     ):  # fmt: skip
         console.print(_heading(part[0]), _table(part, compiled=compiled), sep="\n")
+        console.print(*_reasons(part), sep="", end="", soft_wrap=True)
     if out is not None:
         from ..report import write_bench_figure
 
@@ -102,6 +103,11 @@ def _table(rows: Sequence[Measurement], *, compiled: bool) -> Table:
         values += [row.to_compiled, row.compile_seconds] if compiled else []
         table.add_row(label, *("" if value is None else f"{value:.2f}" for value in values))
     return table
+
+
+def _reasons(rows: Sequence[Measurement]) -> list[str]:
+    """Why steps of other libraries are not compiled."""
+    return [f"{r.method} is not compiled. {r.not_compiled}\n" for r in rows if r.not_compiled]
 
 
 def _numbers(option: str, text: str) -> list[int]:

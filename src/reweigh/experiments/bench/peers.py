@@ -41,29 +41,37 @@ def by_hand(model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
     return _train(model, loss, train, slope)
 
 
-def with_higher(model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
+def with_higher() -> Weigh:
     """higher.innerloop_ctx."""
     higher = import_module("higher")
-    inner = torch.optim.SGD(model.parameters(), lr=RATE)
-    with higher.innerloop_ctx(model, inner) as (copy, step):
-        losses = loss(copy, train)
-        eps = torch.zeros_like(losses, requires_grad=True)
-        step.step((eps * losses).sum())
-        (slope,) = torch.autograd.grad(loss(copy, clean).mean(), eps)
-    return _train(model, loss, train, slope)
+
+    def weigh(model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
+        inner = torch.optim.SGD(model.parameters(), lr=RATE)
+        with higher.innerloop_ctx(model, inner) as (copy, step):
+            losses = loss(copy, train)
+            eps = torch.zeros_like(losses, requires_grad=True)
+            step.step((eps * losses).sum())
+            (slope,) = torch.autograd.grad(loss(copy, clean).mean(), eps)
+        return _train(model, loss, train, slope)
+
+    return weigh
 
 
-def with_torchopt(model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
+def with_torchopt() -> Weigh:
     """torchopt.MetaSGD."""
     torchopt = import_module("torchopt")
-    inner = torchopt.MetaSGD(model, lr=RATE)
-    before = torchopt.extract_state_dict(model, by="reference")
-    losses = loss(model, train)
-    eps = torch.zeros_like(losses, requires_grad=True)
-    inner.step((eps * losses).sum())
-    (slope,) = torch.autograd.grad(loss(model, clean).mean(), eps)
-    torchopt.recover_state_dict(model, before)
-    return _train(model, loss, train, slope)
+
+    def weigh(model: nn.Module, loss: Any, train: Any, clean: Any) -> Tensor:
+        inner = torchopt.MetaSGD(model, lr=RATE)
+        before = torchopt.extract_state_dict(model, by="reference")
+        losses = loss(model, train)
+        eps = torch.zeros_like(losses, requires_grad=True)
+        inner.step((eps * losses).sum())
+        (slope,) = torch.autograd.grad(loss(model, clean).mean(), eps)
+        torchopt.recover_state_dict(model, before)
+        return _train(model, loss, train, slope)
+
+    return weigh
 
 
 class WithBetty:
@@ -137,11 +145,11 @@ def peers() -> dict[str, Weigh]:
     """Those that can run here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        packages: dict[str, Weigh] = {
+        packages: dict[str, Callable[[], Weigh]] = {
             "higher": with_higher,
             "torchopt": with_torchopt,
-            "betty": WithBetty(),
+            "betty": WithBetty,
         }
-        installed = {k: f for k, f in packages.items() if importlib.util.find_spec(k) is not None}
+        installed = {k: f() for k, f in packages.items() if importlib.util.find_spec(k) is not None}
     by_name: dict[str, Weigh] = {"by hand": by_hand, **installed}
     return {name: sdpa_kernel(SDPBackend.MATH)(weigh) for name, weigh in by_name.items()}

@@ -11,7 +11,8 @@ processor time of that thread, which others on the machine do not add to.
 
 Compiled: a plain step and ours, both by torch.compile, in the same alternation. A user of torch.compile
 compares with the compiled plain step, so that ratio is given, too (`to_compiled`), and the time to
-compile. PyTorch's counters of operations and memory do not see into compiled code.
+compile. PyTorch's counters of operations and memory do not see into compiled code. Other libraries are
+compiled where they can be (compiled_peers.py).
 """
 
 import json
@@ -34,6 +35,7 @@ from ...core import BACKENDS, Reweighter
 from ...errors import SettingError, UnsupportedModelError, unknown
 from ...files import write_whole
 from .cases import CASES
+from .compiled_peers import compiled_peer
 from .memory import peak_bytes
 from .peers import peers
 
@@ -53,6 +55,7 @@ class Measurement:
     to_compiled: the ratio to the compiled plain step, where that was measured, of the fastest steps.
     compile_seconds: of the first step of a compiled method; of the processor, with one thread. None:
     not measured.
+    not_compiled: why the step of another library was not measured compiled, too, where that was tried.
     """
 
     model: str
@@ -69,6 +72,7 @@ class Measurement:
     zero_share: float
     to_compiled: float | None = None
     compile_seconds: float | None = None
+    not_compiled: str | None = None
 
 
 def run_bench(
@@ -125,9 +129,12 @@ def measure(
     train, clean = (tuple(x.to(device) for x in case.batch(size)) for size in (n, m))
     steps, runs, zero = _steps(model, case.loss, train, clean, methods, with_peers=with_peers)
     compiling: dict[str, float] = {}
+    refused: dict[str, str] = {}
     if with_compiled:
-        compiled, compiling = _compiled_steps(model, case.loss, train, clean, runs)
-        steps |= compiled
+        given = model, case.loss, train, clean
+        compiled, compiling = _compiled_steps(*given, runs)
+        more, longer = _compiled_peers(*given, runs, refused) if with_peers else ({}, {})
+        steps, compiling = steps | compiled | more, compiling | longer
     for _ in range(1 if case.heavy else 2):
         for step in steps.values():
             step()
@@ -156,6 +163,7 @@ def measure(
             zero_share=zero,
             to_compiled=min(values) / fastest if fastest else None,
             compile_seconds=compiling.get(method),
+            not_compiled=refused.get(method),
         )
         for method, values in times.items()
     ]  # fmt: skip
@@ -261,6 +269,31 @@ def _compiled_steps(
     log = reweighter.compiled
     refused = None if log is None else log.refused
     runs[COMPILED] = str(reweighter.backend) if refused is None else f"eager: {refused}"
+    return steps, seconds
+
+
+def _compiled_peers(
+    model: nn.Module,
+    loss: Any,
+    train: Any,
+    clean: Any,
+    runs: dict[str, str],
+    refused: dict[str, str],
+) -> tuple[dict[str, Step], dict[str, float]]:
+    """As `_compiled_steps`, of other libraries where that is possible. Adds to `runs` and `refused`."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
+    steps: dict[str, Step] = {}
+    seconds: dict[str, float] = {}
+    clock = _compile_clock(train[0].device.type)
+    for peer in peers():
+        began = clock()
+        found = compiled_peer(peer, model, loss, train, clean, COMPILE_OPTIONS)
+        if isinstance(found, str):
+            refused[peer] = found
+            continue
+        method = f"{peer}, compiled"
+        steps[method], runs[method] = _optimized(optimizer, found.step), found.way
+        seconds[method] = clock() - began
     return steps, seconds
 
 

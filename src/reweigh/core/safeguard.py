@@ -73,7 +73,7 @@ import torch
 from torch import Tensor
 
 from ..errors import SettingError, unknown
-from .model import Direction, local, norm_squared
+from .model import Direction, norm_squared
 
 RATE = 0.05  # of growth and fall, and of forgetting evidence
 CHANCE = 2 * (RATE / (2 - RATE)) ** 0.5  # the evidence that chance seldom gives
@@ -219,7 +219,7 @@ def _strides(parameters: Sequence[Tensor]) -> list[int]:
 
 def _rows(values: Sequence[Any], strides: Sequence[int]) -> list[Tensor]:
     """Every stride-th row of each; of a sharded one, of the shard that is here."""
-    shards = map(local, values)
+    shards = [value.to_local() if hasattr(value, "to_local") else value for value in values]
     return [
         shard[::stride] if shard.ndim else shard
         for shard, stride in zip(shards, strides, strict=True)

@@ -25,7 +25,6 @@ from ...errors import (
     UnsupportedModelError,
 )
 from ..torch_internals import leave_checkpoints, version_of
-from .dtensors import is_spread
 
 Batch = Any
 Loss = Callable[[nn.Module, Batch], Tensor]
@@ -96,8 +95,8 @@ def evaluate(model: nn.Module, loss: Loss, batch: Batch, *, which: str) -> Tenso
             f"not; expected it to do so from the first step on, or not at all: work on a copy"
         )
     values = require_one_each(values, sizes, which=which, batch=batch)
-    if is_spread(values):  # a loss of the DTensors of tensor parallelism
-        values = values.full_tensor()  # type: ignore[attr-defined]
+    if hasattr(values, "full_tensor"):  # a loss of the DTensors of tensor parallelism
+        values = values.full_tensor()
     return values.mean(1) if which == "clean" and values.ndim == 2 else values
 
 

@@ -29,7 +29,6 @@ from ..torch_internals import (
     split_spec,
     version_of,
 )
-from .dtensors import is_spread
 from .randomness import GENERATORS, RandomSource, same_state, sources_of
 from .watch import SMALL, Watch, overlaps_itself, size_of
 
@@ -158,7 +157,7 @@ class ModelView:
         self.model, self.watch, self.looking = model, watch, False
         self.modules = modules_of(model)
         self.parameters = parameters_of(self.modules)
-        spread = any(map(is_spread, self.parameters))
+        spread = any(hasattr(p, "to_local") for p in self.parameters)
         parts = [m for m in self.modules if is_fsdp_part(m)] if spread else []
         self.sharded = bool(parts)
         self.split = spread and not (parts and all(map(_whole_in_passes, parts)))
@@ -345,7 +344,7 @@ def _hooked(module: nn.Module) -> bool:
 
 def _same(tensor: Tensor, value: Tensor) -> bool:
     """Whether the values are equal, as far as PyTorch can compare them."""
-    plain = tensor.layout == torch.strided and not is_spread(tensor)
+    plain = tensor.layout == torch.strided and not hasattr(tensor, "to_local")
     return plain and tensor.shape == value.shape and torch.equal(tensor, value)
 
 

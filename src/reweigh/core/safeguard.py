@@ -57,11 +57,12 @@ batches per optimizer step), j is 0 and trust stays. If something else than the 
 parameters, some judgements are wrong. A learning rate under the best one is not made larger, and
 full trust takes up to a hundred steps, or more where the clean batch is a small sample.
 
-Cost: sixteen inner products and two copies of about `ENTRIES` parameters per step, kept as a part of the state;
-no pass, no wait for the device. d is looked at in the first step only. Larger models are judged by every
-k-th row of each parameter, at least `ROWS` rows of each: the last layer has one row per class, and with a
-few of them some classes alone would judge. If parameters are sharded, sixteen numbers per step are summed over the
-processes.
+Cost: sixteen inner products and two copies of the entries that are looked at, kept as a part of the state; no pass,
+no wait for the device. d is looked at in the first step only. A model of up to `ENTRIES` parameters is looked at
+as a whole; of a larger one every k-th row of each parameter, so that there are about so many, but `ROWS` rows
+of each if it has them: the last layer has one row per class, and some classes alone should not judge. In a large
+transformer these rows are most of what is looked at, a few thousandths of the model. If parameters are sharded,
+sixteen numbers per step are summed over the processes.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ CHANCE = 2 * (RATE / (2 - RATE)) ** 0.5  # the evidence that chance seldom gives
 FIRST, LEAST = 0.01, 1e-4  # the least trust at the first step, and ever
 LATEST = 5  # the mean looks back over one part in so many of the run
 SAFE = 0.5  # of the clean gradient's projection
-ENTRIES = 2**16  # of the parameters that are looked at, where
-ROWS = 16  # of each, if it has so many, are not more
+ENTRIES = 2**16  # that are looked at, if no parameter needs more for
+ROWS = 16  # of its rows
 
 
 class Safeguard(Protocol):

@@ -1,14 +1,15 @@
-"""How far back should the safeguard look? Its horizons on development settings and seeds.
+"""Why is the safeguard as it is? Its parts, changed one at a time, on development settings and seeds.
 
     python benchmarks/judges.py --texts DIR     # runs what is missing, then writes results/stability/judges.md
     python benchmarks/judges.py --table         # only the table
 
-    last         the last step alone decides (growth and fall)
-    10, 100      the way from the mean of the last 10 or 100 places, roughly, decides
-    fifth        the way from the mean of the last fifth of the run
-    both         the same, and the last step must agree before trust grows: the safeguard as it is
+    last, 100    the way is that from the last place, or from the mean of the last 100, roughly
+    every sign   trust falls whenever k > 0, without evidence
+    saved up     evidence may be negative: good ways count against later bad ones
+    same way     the mean stays where it is when trust falls
+    present      the safeguard as it is
 
-Settings are such that some rule is destroyed there or stops early; the seeds (1 and 2) are those that the
+Settings are such that some rule is destroyed there or stops early; the seeds are among those that the
 safeguard was developed on, so this shows why it is as it is and judges nothing: that is stability.py's.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,37 +30,56 @@ from reweigh.core.safeguard import NextBatchJudge
 
 OUT = Path(__file__).parents[1] / "results" / "stability"
 SEEDS = (1, 2)
-HORIZONS: dict[str, float] = {"last": 1, "10": 10, "100": 100}
 
 
-class Mean(NextBatchJudge):
-    """The mean looks back over a fixed number of steps, or a fifth of the run; the last step has no say."""
+class Horizon(NextBatchJudge):
+    """The mean looks back over about so many steps."""
 
-    def __init__(self, horizon: float | None) -> None:
+    def __init__(self, steps: float) -> None:
         super().__init__()
-        self._horizon = horizon
+        self._steps = steps
 
     def __call__(self, clean_loss: Tensor, *rest: Any) -> Tensor:
-        if (
-            self._horizon is not None and self._state
-        ):  # min(1, LATEST / t) = max(1 / t, 1 / horizon)
-            t = float(self._state["step"]) + 1
-            safeguard.LATEST = max(1.0, t / self._horizon)
+        t = float(self._state["step"]) + 1 if self._state else 1.0
+        safeguard.LATEST = max(1.0, t / self._steps)  # min(1, LATEST / t) = max(1 / t, 1 / steps)
         try:
             return super().__call__(clean_loss, *rest)
         finally:
             safeguard.LATEST = 5
 
-    def _slopes(self, *arguments: Any) -> Tensor:
-        way = super()._slopes(*arguments)[1]
-        return way.repeat(2)
+
+class EverySign(NextBatchJudge):
+    """The last sign is all the evidence."""
+
+    @staticmethod
+    def _weighed(evidence: Tensor, news: Tensor) -> Tensor:
+        return (evidence + news > 0).to(evidence)  # news are what is missing of the sign
 
 
-def judge(name: str) -> NextBatchJudge:
-    return NextBatchJudge() if name == "both" else Mean(HORIZONS.get(name))
+class SavedUp(NextBatchJudge):
+    """Evidence has no lower bound."""
+
+    @staticmethod
+    def _weighed(evidence: Tensor, news: Tensor) -> Tensor:
+        return evidence + safeguard.RATE * news
 
 
-JUDGES = (*HORIZONS, "fifth", "both")
+class SameWay(NextBatchJudge):
+    """Where trust falls, the mean moves no faster than elsewhere."""
+
+    def __call__(self, *given: Any) -> Tensor:
+        before = dict(self._state)
+        factor = super().__call__(*given)
+        if before and self._state["trust"] < before["trust"]:
+            pace = min(1.0, safeguard.LATEST / float(self._state["step"]))
+            self._state["mean"] = before["mean"] + pace * (self._state["place"] - before["mean"])
+        return factor
+
+
+JUDGES: dict[str, Callable[[], NextBatchJudge]] = {
+    "last": lambda: Horizon(1), "100": lambda: Horizon(100), "every sign": EverySign, "saved up": SavedUp,
+    "same way": SameWay, "present": NextBatchJudge,
+}  # fmt: skip
 METHODS = ("plain", "literal", *JUDGES)
 
 
@@ -85,8 +106,12 @@ def cells() -> list[dict[str, Any]]:
 
 
 def attempt(cell: dict[str, Any]) -> dict[str, Any]:
-    chosen = judge(cell["method"]) if cell["method"] in JUDGES else None
-    return stability.attempt(cell, chosen)
+    make = JUDGES.get(cell["method"])
+    return stability.attempt(cell, make() if make else None)
+
+
+def outdated(row: dict[str, Any]) -> bool:
+    return row["method"] in JUDGES and row["rule"] != stability.provenance()["rule"]
 
 
 def table(rows: dict[Any, dict[str, Any]]) -> str:
@@ -118,7 +143,7 @@ def main() -> None:
         if arguments.texts:
             os.environ["REWEIGH_TEXTS"] = str(arguments.texts)
         wanted = [c for c in cells() if c["part"] != "texts" or "REWEIGH_TEXTS" in os.environ]
-        store.run_missing(wanted, attempt, jobs=arguments.jobs)
+        store.run_missing(wanted, attempt, jobs=arguments.jobs, outdated=outdated)
     (OUT / "judges.md").write_text(table(store.rows()))
     print(table(store.rows()))
 

@@ -140,7 +140,7 @@ class NextBatchJudge:
         moves = place - last, place - mean
         last_step, way = self._slopes(direction, place, moves, strides).sign()
         # Nothing has moved: last_step is 0, and nothing is judged.
-        evidence = (evidence + RATE * last_step.abs() * (way - evidence)).clamp(min=0)
+        evidence = self._weighed(evidence, last_step.abs() * (way - evidence))
         falls = (last_step != 0) & (way > 0) & (evidence > CHANCE)
         grows = (last_step < 0) & (way < 0) & (evidence < RATE)
         change = RATE * (grows.to(trust) - falls.to(trust))
@@ -162,6 +162,10 @@ class NextBatchJudge:
         none = torch.zeros_like(self._state["trust"])
         numbers = (self._state.get(name, none) for name in ("step", "trust", "evidence"))
         return *(number.to(place) for number in numbers), last, mean
+
+    @staticmethod
+    def _weighed(evidence: Tensor, news: Tensor) -> Tensor:
+        return (evidence + RATE * news).clamp(min=0)
 
     def _slopes(
         self,

@@ -15,6 +15,7 @@ compile. PyTorch's counters of operations and memory do not see into compiled co
 compiled where they can be (compiled_peers.py).
 """
 
+import copy
 import json
 import os
 import platform
@@ -131,6 +132,7 @@ def measure(
     compiling: dict[str, float] = {}
     refused: dict[str, str] = {}
     if with_compiled:
+        torch._dynamo.reset()  # it compiles a function so many times only, and networks share the losses
         given = model, case.loss, train, clean
         compiled, compiling = _compiled_steps(*given, runs)
         more, longer = _compiled_peers(*given, runs, refused) if with_peers else ({}, {})
@@ -281,13 +283,13 @@ def _compiled_peers(
     refused: dict[str, str],
 ) -> tuple[dict[str, Step], dict[str, float]]:
     """As `_compiled_steps`, of other libraries where that is possible. Adds to `runs` and `refused`."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
     steps: dict[str, Step] = {}
     seconds: dict[str, float] = {}
     clock = _compile_clock(train[0].device.type)
     for peer in peers():
-        began = clock()
-        found = compiled_peer(peer, model, loss, train, clean, COMPILE_OPTIONS)
+        began, own = clock(), copy.deepcopy(model)  # what fails may leave the model changed
+        optimizer = torch.optim.SGD(own.parameters(), lr=1e-6, momentum=0.9)
+        found = compiled_peer(peer, own, loss, train, clean, COMPILE_OPTIONS)
         if isinstance(found, str):
             refused[peer] = found
             continue

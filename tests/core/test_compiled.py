@@ -11,6 +11,7 @@ from torch import nn
 
 import reweigh
 from reweigh.core.compiled import compiled_step, late_update, route
+from reweigh.core.compiled.agreement import difference
 from reweigh.core.ops import Convolution
 from reweigh.errors import ReweighWarning, SettingError
 from support import definition
@@ -315,6 +316,24 @@ def test_rounding_is_measured_before_a_gradient_is_refused(share):
     weigh(train, clean)
     assert (weigh.compiled.refused is None) == (share == 0)
     assert all(torch.equal(x, state[name]) for name, x in model.state_dict().items())
+
+
+@pytest.mark.parametrize(("off", "believed"), [(0.003, True), (0.05, False)])
+def test_units_that_switch_by_chance_are_rounding(off, believed):
+    """One bit may switch no unit where a few bits do; a gradient that no bits explain is wrong."""
+    asked = []
+
+    def nudged(bits):
+        asked.append(bits)
+        return {"scores": scores}, [gradient * (1 + (1e-3 if bits > 1 else 1e-7)), gradient]
+
+    scores, gradient = torch.ones(3), torch.ones(4)
+    told = difference(
+        {"scores": scores}, {"scores": scores}, [gradient, gradient * (1 + off)], [gradient, gradient],
+        torch.float32, nudged,
+    )  # fmt: skip
+    assert (told is None) == believed
+    assert asked == ([1, 4] if believed else [1, 4, 16])
 
 
 class Tempered(nn.Module):

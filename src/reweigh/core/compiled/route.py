@@ -31,7 +31,7 @@ from ..rounding import tolerance
 from ..safeguard import NextBatchJudge, Safeguard
 from ..step import Step
 from ..torch_internals import any_global_hook
-from .agreement import Named, difference, with_last_bit_changed
+from .agreement import Named, difference, with_last_bits_changed
 from .capture import CapturedPass, LossCapture
 from .compiled_step import CompiledNumbers, CompiledStep, compiled
 from .traced_step import STATE, WAYS, InputPlaces, TracedStep
@@ -193,9 +193,9 @@ class CompiledRoute:
             run = built.first_run if step is None else built.run
             outcome = run(passes.train, passes.clean, state)
 
-            def nudged() -> tuple[Reference, Sequence[Tensor | None]]:
+            def nudged(bits: int) -> tuple[Reference, Sequence[Tensor | None]]:
                 before.restore()
-                return self._nudged(reference.direction, train, clean)
+                return self._nudged(bits, reference.direction, train, clean)
 
             wrong = _difference(reference, truth, outcome, view, after, nudged)
         except Exception as error:
@@ -219,13 +219,13 @@ class CompiledRoute:
         return outcome.step(), outcome.clean_losses, built.choice
 
     def _nudged(
-        self, direction: Direction, train: Batch, clean: Batch
+        self, bits: int, direction: Direction, train: Batch, clean: Batch
     ) -> tuple[Reference, Sequence[Tensor | None]]:
-        """The eager step and its gradient, after a change in the last bit of every parameter."""
+        """The eager step and its gradient, after a change of every parameter by so many last bits."""
         kept = [p.data for p in direction.parameters]
         try:
             for p in direction.parameters:
-                p.data = with_last_bit_changed(p)
+                p.data = with_last_bits_changed(p, bits)
             step = self._reference(train, clean)
             return step, step.gradient()
         finally:
@@ -324,7 +324,7 @@ def _difference(
     outcome: CompiledNumbers,
     view: ModelView,
     after: Snapshot,
-    nudged: Callable[[], tuple[Reference, Sequence[Tensor | None]]],
+    nudged: Callable[[int], tuple[Reference, Sequence[Tensor | None]]],
 ) -> str | None:
     """What the compiled step got wrong; None if nothing. nudged: as in `difference`; it may leave the
     state of another step behind, which is undone."""
@@ -346,9 +346,9 @@ def _difference(
             if right is not None
         ]
 
-    def once_more() -> tuple[Named, list[Tensor]]:
+    def once_more(bits: int) -> tuple[Named, list[Tensor]]:
         try:
-            step, gradient = nudged()
+            step, gradient = nudged(bits)
             return _values(step), scaled(gradient)
         finally:
             after.restore()

@@ -38,6 +38,9 @@ SETTINGS = [
     ("made", "background_flip", 0.4, 20, 0.02),
     ("digits", "uniform_flip", 0.4, 2, 0.02),
     ("digits", "background_flip", 0.4, 2, 0.02),
+    ("digits", "pair_flip", 0.4, 2, 0.02),
+    ("cifar", "human_worst", 0.4, 2, 0.02),
+    ("cifar", "background_flip", 0.4, 2, 0.02),
     ("cifar", "human_worst", 0.4, 50, 0.02),
     ("cifar", "human_worst", 0.4, 100, 0.02),
     ("cifar", "human_worst", 0.4, 10, 0.1),
@@ -65,7 +68,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         "weights over the run. Made by `benchmarks/hedge.py`; `stacked_runs.py` explains the columns.",
     ]
     for what, seeds in (
-        ("Judging seeds, run once", (11, 12, 13)),
+        ("Judging seeds, run once", range(21, 31)),
+        ("Judging seeds of before", (11, 12, 13)),
         ("Development seeds", (1, 2, 3)),
     ):
         part = [row for row in rows if row["seed"] in seeds]

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 HEDGED = ("reweigh_hedged", "asked", "unsorted")
 STEPS, BATCH, WIDTH, CLIP = 600, 100, 64, 10.0
-FOLDS, FEWEST = 5, 10  # of the hedge: fewer clean rows judge nothing
+MOST_TURNS, FEWEST = 5, 10  # of the hedge: fewer clean rows judge nothing
 TUNED, TUNED_RATE = 200, 0.005
 AVERAGED = 0.1  # the share of the run that the average of the weights looks back on
 
@@ -95,13 +95,13 @@ def of(runs: Tensor, layers: list[Tensor]) -> list[Tensor]:
     return [x[runs] for x in layers]
 
 
-def folds(labels: Tensor, seed: int, *, sorted_: bool) -> Tensor:
+def turns_of(labels: Tensor, parts: int, seed: int, *, sorted_: bool) -> Tensor:
     """The turn in which each clean row judges."""
     if not sorted_:
-        return torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)) % FOLDS
+        return torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)) % parts
     order = torch.argsort(labels, stable=True)
     found = torch.empty_like(order)
-    found[order] = torch.arange(len(order)) % FOLDS
+    found[order] = torch.arange(len(order)) % parts
     return found
 
 
@@ -156,7 +156,9 @@ class Steps:
     def __init__(
         self, names: Sequence[str], data: Sequence[Rows], seeds: Sequence[int], layers: Layers, steps: int
     ) -> None:  # fmt: skip
-        few = len(data[0].clean[1]) < FEWEST
+        count, classes = len(data[0].clean[1]), data[0].classes
+        few = count < FEWEST or count < 2 * classes
+        self.parts = max(1, min(MOST_TURNS, count // classes))
         bases = [
             "reweigh" if few and name in HEDGED else name.removesuffix("+clean") for name in names
         ]
@@ -164,7 +166,10 @@ class Steps:
         self.clean = torch.stack([d.clean[0] for d in data]).repeat(self.times, 1, 1)
         self.labels = torch.stack([d.clean[1] for d in data]).repeat(self.times, 1)
         self.turns = torch.stack([
-            folds(data[k % len(seeds)].clean[1], seeds[k % len(seeds)], sorted_=name != "unsorted")
+            turns_of(
+                data[k % len(seeds)].clean[1], self.parts, seeds[k % len(seeds)],
+                sorted_=name != "unsorted",
+            )
             for k, name in enumerate(bases)
         ])  # fmt: skip
 
@@ -190,7 +195,7 @@ class Steps:
         ds = deltas(layers, seen, out, torch.cat([given, self.labels], 1))
         at, dt = [a[:, :BATCH] for a in seen], [d[:, :BATCH] for d in ds]
         ac, dc = [a[:, BATCH:] for a in seen], [d[:, BATCH:] for d in ds]
-        judges = (self.turns == min(FOLDS - 1, FOLDS * step // self.steps)) & self.holds
+        judges = (self.turns == min(self.parts - 1, self.parts * step // self.steps)) & self.holds
         asks = (~judges | self.asked).float()
         direction = gradient(dc, ac, asks / asks.sum(1, keepdim=True))
         found = scores(direction, dt, at)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from reweigh.errors import SettingError
-from reweigh.methods import View, make, with_clean
+from reweigh.methods import Problem, View, hedged, make, with_clean
 from support.method_cases import cross_entropy, problem
 
 CLEAN, TRAIN, FEATURES, CLASSES = 15, 12, 4, 3
@@ -120,3 +120,24 @@ def test_the_rows_that_judge_are_not_learnt():
     task, _, _ = case()
     with pytest.raises(SettingError, match="would learn the clean rows that judge it"):
         with_clean(make("reweigh_hedged", task))
+
+
+@pytest.mark.parametrize(
+    ("rows", "classes", "parts"),
+    [(9, 2, 0), (10, 2, 5), (20, 10, 2), (19, 10, 0), (30, 10, 3), (39, 10, 3), (500, 10, 5)],
+)
+def test_there_are_no_more_turns_than_rows_of_a_class(rows, classes, parts):
+    """A turn in which a class has no judge, or nobody who weighs, would be unfair to it."""
+    assert hedged.turns(rows, classes) == parts
+
+
+def test_every_class_has_a_judge_and_a_row_that_weighs_in_every_turn():
+    labels = torch.arange(20) % 10
+    clean = torch.randn(20, 4), labels
+    task = Problem(cross_entropy, 10, labels, labels, clean, steps=10)
+    hedging = hedged._Hedging({}, task, hedged.Beliefs(labels.device))
+    batch = torch.randn(5, 4), labels[:5]
+    for step in range(10):
+        view = View(nn.Linear(4, 10), batch, clean, torch.arange(5), step, 0.1)
+        for _, targets in hedging._cut(view):
+            assert sorted(targets.tolist()) == list(range(10))

@@ -12,7 +12,7 @@ safeguard (core/safeguard.py) judges a step, but by clean rows H that had no par
 
 H is a fifth of the clean rows: every fifth one in the order of their labels, so that each class has its
 share. The other four fifths weigh. H changes five times in a run, so that every clean row weighs in four
-fifths of it.
+fifths of it. With k < 5 rows per class it is a k-th: of fewer, some classes would have no judge.
 
 Why: weights follow the clean rows that are asked. If these are few and the task is hard, a model learns
 them by heart, and a step that helps them helps nobody else: plain training is ahead. If the errors have a
@@ -23,7 +23,7 @@ that weigh have fewer, and judges against them.
 Why past steps, and the place where they have led to: at its beginning nearly every weighed step helps
 H. Whether it still helps at its end, with its noise, is the question.
 
-Fewer than 10 clean rows judge nothing: then a = 1, which is `reweigh`.
+Fewer than 10 clean rows, or than 2 per class, judge nothing: then a = 1, which is `reweigh`.
 
 Cost: that of `reweigh`, one forward and two backwards of the train batch (D, P), and the gradient of H.
 Memory: two times the parameters. With dropout, d and p are of masks of their own.
@@ -40,9 +40,15 @@ from .contract import Method, Problem, View, Weighed, plain_losses
 from .meta_weight_net import evaluate_at
 from .reweigh import Reweighing
 
-FOLDS, FEWEST = 5, 10
+MOST_TURNS, FEWEST = 5, 10
 RATE, LEAST = 0.05, 1e-4  # of the beliefs, as of the safeguard's trust
 MEMORY = 0.9  # of past steps
+
+
+def turns(rows: int, classes: int) -> int:
+    """How many parts of the clean rows judge one after the other; 0 if these are too few to judge."""
+    per_class = rows // max(1, classes)
+    return 0 if rows < FEWEST or per_class < 2 else min(MOST_TURNS, per_class)
 
 
 def reweigh_hedged(
@@ -121,7 +127,8 @@ class _Hedging(Reweighing):
     def __init__(self, options: dict[str, Any], problem: Problem, beliefs: Beliefs) -> None:
         super().__init__(options)
         self._problem, self._beliefs = problem, beliefs
-        beliefs.judging = len(problem.clean_labels) >= FEWEST
+        self._turns = turns(len(problem.clean_labels), problem.classes)
+        beliefs.judging = self._turns > 0
 
     def weigh(self, view: View, loss: Loss) -> Weighed:
         if not self._beliefs.judging:
@@ -147,10 +154,11 @@ class _Hedging(Reweighing):
         """The clean rows that weigh and those that judge: all, or as many as a clean batch has."""
         inputs, targets = self._problem.clean
         order = torch.argsort(targets, stable=True)
-        turn = min(FOLDS - 1, FOLDS * view.step // max(1, self._problem.steps))
-        judges = torch.arange(len(order), device=order.device) % FOLDS == turn
+        parts = self._turns
+        turn = min(parts - 1, parts * view.step // max(1, self._problem.steps))
+        judges = torch.arange(len(order), device=order.device) % parts == turn
         size = len(view.clean[1])
-        most = {False: size, True: -(-size // FOLDS)}
+        most = {False: size, True: -(-size // parts)}
         weighing, judging = (
             self._drawn(order[judges == side], most[side], view.step) for side in (False, True)
         )

@@ -336,6 +336,30 @@ def test_units_that_switch_by_chance_are_rounding(off, believed):
     assert asked == ([1, 4] if believed else [1, 4, 16])
 
 
+def test_a_later_refusal_says_why():
+    """Not that sizes of batches had changed."""
+    calls = []
+
+    def later_wrong(graph, inputs):
+        def run(*args):
+            calls.append(1)
+            results = graph(*args)
+            return [r * (1.5 if len(calls) > 2 else 1) for r in results]
+
+        return run
+
+    torch.manual_seed(0)
+    weigh = reweigh.Reweighter(
+        mlp(), cross_entropy, compile={"backend": later_wrong}, safeguard=None
+    )
+    with pytest.warns(
+        ReweighWarning, match=r"differs from that of the eager step by [\d.]+ \(relative\)$"
+    ):
+        for _ in range(9):
+            weigh(vectors(7), vectors(5)).loss.backward()
+    assert "differs from that of the eager step" in weigh.backend.reason
+
+
 class Tempered(nn.Module):
     def __init__(self):
         super().__init__()

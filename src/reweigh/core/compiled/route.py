@@ -37,6 +37,8 @@ from .compiled_step import CompiledNumbers, CompiledStep, compiled
 from .traced_step import STATE, WAYS, InputPlaces, TracedStep
 
 MOST_STEPS = 8
+SIZES = ". Keep sizes of batches and modes of the model the same, for instance with drop_last=True"
+OTHERWISE = "a window, or batches of another shape than those compiled"
 OPTIONS = ("backend", "mode", "options")  # of torch.compile, that may be given
 
 
@@ -122,6 +124,7 @@ class CompiledRoute:
         self._steps: dict[Hashable, CompiledStep | None] = {}  # None: refused
         self._eager_shapes: set[Hashable] = set()  # that Dynamo has refused
         self._warned = False
+        self._latest: str | None = None  # why some steps run eagerly
 
     def __call__(self, train: Batch, clean: Batch) -> Done | None:
         """The step, its clean losses and its back-end; None where the eager step has to go."""
@@ -140,7 +143,7 @@ class CompiledRoute:
             passes = self._captured(train, clean)
         except Exception as error:
             self._eager_shapes.add(_shapes(train, clean))
-            self._warn_once(in_short(error))
+            self._warn_once(in_short(error), SIZES)
             return None
         step, known = self._steps.get(passes.key), passes.key in self._steps
         if step is not None and not step.record.due() and not self._first():
@@ -149,7 +152,7 @@ class CompiledRoute:
             self._keep(outcome)
             return outcome.step(), outcome.clean_losses, step.choice
         if not known and len(self._steps) >= MOST_STEPS:
-            self._warn_once(f"{MOST_STEPS} of them were compiled already")
+            self._warn_once(f"{MOST_STEPS} of them were compiled already", SIZES)
             self._steps[passes.key], known = None, True
         refused = known and step is None
         return None if refused else self._looked(step, train, clean)
@@ -242,13 +245,13 @@ class CompiledRoute:
             self._steps[passes.key] = None
         self._warn_once(why)
 
-    def _warn_once(self, why: str) -> None:
+    def _warn_once(self, why: str, hint: str = "") -> None:
+        self._latest = why
         if not self._warned:
             self._warned = True
             warn(
                 f"after {self.log.steps} compiled steps ({self.log.seconds:.0f} s), some batches run "
-                f"eagerly: {why}. Keep sizes of batches and modes of the model the same, for instance "
-                f"with drop_last=True"
+                f"eagerly: {why}{hint}"
             )
 
     def _first(self) -> bool:
@@ -278,7 +281,7 @@ class CompiledRoute:
 
     def explained(self, choice: Choice) -> Choice:
         """A back-end of the eager step, with the reason why it is not compiled."""
-        why = self.log.refused or "a window, or batches of another shape than those compiled"
+        why = self.log.refused or self._latest or OTHERWISE
         if choice.reason.endswith(why):
             return choice
         return Choice(choice, f"{choice.reason}; not compiled: {why}")

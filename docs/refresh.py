@@ -155,6 +155,36 @@ def compiled_block() -> str:
     return "\n".join(lines)
 
 
+PEERS = {
+    "auto": "ours",
+    "by hand": "by hand",
+    "torchopt": "TorchOpt",
+    "betty": "Betty",
+    "higher": "higher",
+}
+
+
+def peers_block() -> str:
+    """Other libraries, eager and compiled, as `reweigh bench --peers --compile` has measured them."""
+    measured = json.loads((ROOT / "results/compiled/peers.json").read_text())
+    rows = {(r["model"], r["m"], r["method"]): r["to_compiled"] for r in measured["rows"]}
+    lines = [
+        "| network | m | | " + " | ".join(PEERS.values()) + " |",
+        "|---" * (3 + len(PEERS)) + "|",
+    ]
+    for model, m in dict.fromkeys((model, m) for model, m, _ in rows):
+        for how, suffix in (("eager", ""), ("compiled", ", compiled")):
+            found = [rows.get((model, m, name + suffix)) for name in PEERS]
+            shown = " | ".join("-" if ratio is None else f"{ratio:.2f}" for ratio in found)
+            lines.append(f"| {model} | {m} | {how} | {shown} |")
+    lines += [
+        "",
+        "In compiled plain steps, as above. From `reweigh bench --peers --compile --methods auto --threads 1 --model mlp,lenet`; "
+        "[all rows](../results/compiled/peers.json).",
+    ]
+    return "\n".join(lines)
+
+
 def reproduced(name: str) -> tuple[dict[str, Any], dict[tuple[str, str], list[float]]]:
     """What an experiment of the paper is, and its test accuracies by method and setting, in percent."""
     from reweigh.results import read_results
@@ -289,6 +319,7 @@ def main() -> int:
     pages[speed] = (speed.read_text(), measured)
     compiled = ROOT / "docs/compile.md"
     text = replaced(compiled.read_text(), "compiled", compiled_block())
+    text = replaced(text, "peers", peers_block())
     pages[compiled] = (compiled.read_text(), text)
     paper = ROOT / "docs/reproduce.md"
     text = replaced(paper.read_text(), "mnist-imbalance", imbalance_block())

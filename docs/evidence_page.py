@@ -138,7 +138,7 @@ def entry(summary: Any, *, bold: bool = False) -> str:
 SHOWN = (
     (
         "human-noise",
-        {"clean": 100},
+        {"labels": "worst", "clean": 100},
         "CIFAR-10, labels that people gave, 40% wrong, 10 checked a class",
     ),
     ("human-noise", {"labels": "worst", "clean": 1000}, "the same, 100 checked a class"),

@@ -281,7 +281,8 @@ class CompiledRoute:
 
     def explained(self, choice: Choice) -> Choice:
         """A back-end of the eager step, with the reason why it is not compiled."""
-        why = self.log.refused or self._latest or OTHERWISE
+        latest = f"{self._latest}, or " if self._latest else ""
+        why = self.log.refused or f"{latest}{OTHERWISE}"
         if choice.reason.endswith(why):
             return choice
         return Choice(choice, f"{choice.reason}; not compiled: {why}")

@@ -7,6 +7,7 @@
     every sign   trust falls whenever k > 0, without evidence
     saved up     evidence may be negative: good ways count against later bad ones
     same way     the mean stays where it is when trust falls
+    full pace    trust grows by 5% after every good step, however few of them are good
     present      the safeguard as it is
 
 Settings are such that some rule is destroyed there or stops early; the seeds are among those that the
@@ -16,6 +17,7 @@ safeguard was developed on, so this shows why it is as it is and judges nothing:
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -76,9 +78,21 @@ class SameWay(NextBatchJudge):
         return factor
 
 
+class FullPace(NextBatchJudge):
+    """Where trust grows, it grows by as much as it falls."""
+
+    def __call__(self, *given: Any) -> Tensor:
+        before = self._state.get("trust")
+        factor = super().__call__(*given)
+        if before is None or self._state["trust"] <= before:
+            return factor
+        self._state["trust"] = (before * math.exp(safeguard.RATE)).clamp(max=1.0)
+        return self._state["trust"].to(factor)
+
+
 JUDGES: dict[str, Callable[[], NextBatchJudge]] = {
     "last": lambda: Horizon(1), "100": lambda: Horizon(100), "every sign": EverySign, "saved up": SavedUp,
-    "same way": SameWay, "present": NextBatchJudge,
+    "same way": SameWay, "full pace": FullPace, "present": NextBatchJudge,
 }  # fmt: skip
 METHODS = ("plain", "literal", *JUDGES)
 

@@ -53,7 +53,8 @@ class Trust:
         self.step += 1
         if self.step == 1:
             self.trust = (0.5 * dot(clean, d) / dot(d, d).clamp(min=1e-38)).clamp(0.01, 1)
-            self.evidence, self.mean = torch.zeros_like(self.trust), place
+            self.evidence = self.good = torch.zeros_like(self.trust)
+            self.mean = place
         else:
             self._judge(direction, place)
         self.place = place
@@ -63,9 +64,11 @@ class Trust:
         last, way = (slope(direction, place, old).sign() for old in (self.place, self.mean))
         self.evidence = (self.evidence + RATE * last.abs() * (way - self.evidence)).clamp(min=0)
         falls = (last != 0) & (way > 0) & (self.evidence > CHANCE)
-        grows = (last < 0) & (way < 0) & (self.evidence < RATE)
-        self.trust = (self.trust * (RATE * (grows.float() - falls.float())).exp()).clamp(1e-4, 1)
+        grows = ((last < 0) & (way < 0) & (self.evidence < RATE)).float()
         pace = torch.full_like(self.trust, min(1.0, 5 / self.step))
+        self.good = self.good + last.abs() * pace * (grows - self.good)
+        change = RATE * (self.good * grows - falls.float())
+        self.trust = (self.trust * change.exp()).clamp(1e-4, 1)
         pace = torch.where(falls, pace.clamp(min=RATE), pace).unsqueeze(1)
         weights, biases = (m + pace * (x - m) for m, x in zip(self.mean, place, strict=True))
         self.mean = weights, biases

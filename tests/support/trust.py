@@ -16,6 +16,7 @@ class Trust:
         self.trust, self.weights = trust, weights
         self.places, self.rates = [place.double()], [1.0]
         self.signs: list[float] = []
+        self.good: list[tuple[bool, float]] = []  # and how much each counts
 
     def judge(self, gradient: Tensor, place: Tensor) -> float:
         gradient, place = gradient.double(), place.double()
@@ -33,15 +34,25 @@ class Trust:
         evidence = 0.0
         for sign in self.signs:
             evidence = max(0.0, 0.95 * evidence + 0.05 * sign)
+        good = last_step < 0 and way < 0 and evidence < 0.05
+        if last_step != 0:
+            self.good.append((good, rate))
         if last_step != 0 and way > 0 and evidence > 2 * math.sqrt(0.05 / 1.95):
             self.trust *= math.exp(-0.05)
             rate = max(rate, 0.05)
-        elif last_step < 0 and way < 0 and evidence < 0.05:
-            self.trust *= math.exp(0.05)
+        elif good:
+            self.trust *= math.exp(0.05 * self.share_of_good())
         self.trust = min(1.0, max(1e-4, self.trust))
         self.places.append(place)
         self.rates.append(rate)
         return self.trust
+
+    def share_of_good(self) -> float:
+        """Weighed as the places are."""
+        left, found = 1.0, 0.0
+        for good, rate in reversed(self.good):
+            found, left = found + left * rate * good, left * (1 - rate)
+        return found
 
     def mean(self) -> Tensor:
         """Each place weighs what it was given when it was new, less what later ones took."""

@@ -24,9 +24,12 @@ nothing and stays there. Hence a move that is more of a shrinking than of anythi
 
     evidence    p, the mean of the signs of k over about the last 20 steps, at least 0:
                 p = max(0, p + (sign k - p) / 20)
+    good        k < 0, j < 0 and p < 1/20
+    q           the share of good steps among those that the mean looks back over:
+                q = q + min(1, 5/t) ((1 if good, else 0) - q)
     trust       u, at first the safe step min(1, <grad G, d> / (2 |d|^2)), at least 1/100
                 k > 0 and p > CHANCE: u falls by 5%, and the mean moves here by at least 5%
-                k < 0, j < 0 and p < 1/20: u grows by 5%, up to 1
+                good: u grows by q 5%, up to 1
                 else: u stays
     factor      u
 
@@ -41,6 +44,12 @@ to side. A single step that overshoots is no reason. Where batches are noisy the
 batch hardly more than half of the time while the way still leads down, and cutting it there ends
 training early: lengths at which the clean loss falls fastest *now* are too short to go far.
 
+Why growth is slower where few steps are good: whether a length is too long is known some 20 steps later. If trust
+grew as fast as it falls, it would be back at the length that failed just as soon, again and again to the end
+of the run, and each time the model is shaken: units die, wrong labels are learnt. Near such a length good steps and
+others alternate, and q is small: trust waits. Where nearly all are good, as after the learning rate has been cut, it
+grows at full pace.
+
 Why the mean moves when trust falls: short steps cannot lead away from a mean that lies far back. Trust would
 fall until the mean has followed, which late in a run takes hundreds of steps. So a new way begins here.
 
@@ -53,7 +62,7 @@ remembers a thousand steps, and the factor moves tenfold in fifty. If the divisi
 are long again, lead nowhere, and trust falls further. So trust has no lower bound that matters (1e-4).
 
 Nothing here has a unit: scaling or shifting the loss changes nothing. If nothing has moved (several
-batches per optimizer step), j is 0 and trust stays. If something else than the optimizer has moved the
+batches per optimizer step), j is 0, and p, q and trust stay. If something else than the optimizer has moved the
 parameters, some judgements are wrong. A learning rate under the best one is not made larger, and
 full trust takes up to a hundred steps, or more where the clean batch is a small sample.
 
@@ -116,8 +125,8 @@ Gradient = Callable[[], Sequence[Tensor | None]]
 class NextBatchJudge:
     """factor = trust, which the next clean gradient raises or lowers by the signs of two slopes.
 
-    State: `step`, `trust`, `evidence`; `place`, the parameters at the last step, and `mean`, of those at the steps
-    before, as far as they are looked at.
+    State: `step`, `trust`, `evidence` (p), `good` (q); `place`, the parameters at the last step, and `mean`, of
+    those at the steps before, as far as they are looked at.
     """
 
     def __init__(self) -> None:
@@ -133,34 +142,37 @@ class NextBatchJudge:
         if not self._state:
             trust = safe_step(gradient(), slope, direction).clamp(min=FIRST).to(one)
             self._state = {
-                "step": one, "trust": trust, "evidence": 0 * one, "place": place, "mean": place.clone(),
+                "step": one, "trust": trust, "evidence": 0 * one, "good": 0 * one,
+                "place": place, "mean": place.clone(),
             }  # fmt: skip
             return trust.to(slope)
-        step, trust, evidence, last, mean = self._recalled(place)
+        step, trust, evidence, good, last, mean = self._recalled(place)
         moves = place - last, place - mean
         last_step, way = self._slopes(direction, place, moves, strides).sign()
         # Nothing has moved: last_step is 0, and nothing is judged.
         evidence = self._weighed(evidence, last_step.abs() * (way - evidence))
         falls = (last_step != 0) & (way > 0) & (evidence > CHANCE)
-        grows = (last_step < 0) & (way < 0) & (evidence < RATE)
-        change = RATE * (grows.to(trust) - falls.to(trust))
+        grows = ((last_step < 0) & (way < 0) & (evidence < RATE)).to(trust)
         pace = (LATEST / (step + 1)).clamp(max=1.0)
+        good = good + last_step.abs() * pace * (grows - good)
+        change = RATE * (good * grows - falls.to(trust))
         pace = torch.where(falls, pace.clamp(min=RATE), pace)
         self._state = {
             "step": step + 1,
             "trust": (trust * change.exp()).clamp(LEAST, 1.0),
             "evidence": evidence,
+            "good": good,
             "place": place,
             "mean": mean + pace * (place - mean),
         }
         return self._state["trust"].to(slope)
 
     def _recalled(self, place: Tensor) -> tuple[Tensor, ...]:
-        """step, trust, evidence, last place, mean; the present place where one is not known: no judgement."""
+        """step, trust, p, q, last place, mean; the present place where one is not known: no judgement."""
         known = (self._state.get(name, place) for name in ("place", "mean"))
         last, mean = (old.to(place) if old.shape == place.shape else place for old in known)
         none = torch.zeros_like(self._state["trust"])
-        numbers = (self._state.get(name, none) for name in ("step", "trust", "evidence"))
+        numbers = (self._state.get(name, none) for name in ("step", "trust", "evidence", "good"))
         return *(number.to(place) for number in numbers), last, mean
 
     @staticmethod
@@ -202,18 +214,19 @@ class NextBatchJudge:
         return judged.sum(0)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Three numbers and two places."""
+        """Four numbers and two places."""
         return dict(self._state)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go on from a state; also from an older one, without evidence, mean or place."""
+        """Go on from a state; also from an older one, which lacks some of it."""
         known = ("step", "trust")
         if state and not all(name in state for name in known):
             raise SettingError(
                 f"a safeguard's state with {sorted(state)}; expected {', '.join(known)} and more: load "
                 f"what `state_dict()` of a Reweighter with the same safeguard has given"
             )
-        self._state = {n: state[n] for n in (*known, "evidence", "place", "mean") if n in state}
+        names = (*known, "evidence", "good", "place", "mean")
+        self._state = {name: state[name] for name in names if name in state}
 
 
 def _strides(parameters: Sequence[Tensor]) -> list[int]:

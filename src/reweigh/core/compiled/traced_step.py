@@ -44,7 +44,7 @@ from .late_update import LateUpdate, pays
 FIRST_OUTPUTS = (
     "losses", "scores", "weights", "total", "clean_losses", "clean_loss", "factor",
 )  # fmt: skip
-STATE = ("step", "trust", "evidence", "place", "mean")  # of the safeguard, in this order
+STATE = ("step", "trust", "evidence", "good", "place", "mean")  # of the safeguard, in this order
 WAYS = ("ghost", "forward_mode")  # in the order of their cost
 
 

@@ -13,7 +13,7 @@ The numbers are the same, up to the order in which sums are taken. Cost: one cop
 
 Invalid where a model depends on the order: a `view` that joins channels and places is an error in this one,
 and random numbers are drawn in the order of the memory. Such a step is written down in the order that it has.
-For forward_mode only: where ghost runs, the update reads these tensors after the graph, and no gain was seen.
+For forward_mode only: with ghost, a LeNet was faster with a small clean batch and slower with a large one.
 """
 
 from __future__ import annotations

@@ -465,6 +465,73 @@ def test_by_inductor():
     assert "compiled by inductor" in fast.backend.reason
 
 
+class Images(nn.Module):
+    """Two convolutions with BatchNorm between; then `drop`, and `flat` to one row per example."""
+
+    def __init__(self, flat, drop=None) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6)
+        self.second, self.head = nn.Conv2d(6, 4, 3, padding=1), nn.LazyLinear(4)
+        self.flat, self.drop = flat, drop
+
+    def forward(self, x):
+        x = self.second(torch.relu(self.norm(self.first(x))))
+        return self.head(self.flat(x if self.drop is None else self.drop(x)))
+
+
+def mean_of_places(x):
+    return x.mean((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("flat", "drop", "last"),
+    [
+        (mean_of_places, None, True),
+        (lambda x: x.flatten(1), None, True),
+        # Joins channels and places without a copy, which needs the order that eager code has.
+        (lambda x: x.view(len(x), -1), None, False),
+        # Draws in the order of the memory: over images, and over rows, which have only one.
+        (mean_of_places, nn.Dropout(0.5), False),
+        (lambda x: nn.functional.dropout(mean_of_places(x), 0.5), None, True),
+    ],
+    ids=["mean", "flatten", "view", "dropout-of-images", "dropout-of-rows"],
+)
+def test_images_have_their_channels_last_where_the_model_allows_it(flat, drop, last):
+    orders = set()
+
+    def look(graph, inputs):
+        for node in graph.graph.find_nodes(
+            op="call_function", target=torch.ops.aten.convolution.default
+        ):
+            image = node.meta["example_value"]
+            orders.add(image.is_contiguous(memory_format=torch.channels_last))
+        return graph
+
+    torch.manual_seed(0)
+    model = Images(flat, drop).double()
+    train, clean = (
+        (torch.randn(n, 3, 6, 6, dtype=torch.double), torch.arange(n) % 4) for n in (7, 5)
+    )
+    model(train[0])
+    twin = copy.deepcopy(model)
+    fast = reweigh.Reweighter(model, cross_entropy, compile={"backend": look})
+    slow = reweigh.Reweighter(twin, cross_entropy)
+    for number in range(3):
+        for weigh in (fast, slow):
+            torch.manual_seed(number)
+            step = weigh(train, clean)
+            step.loss.backward()
+            weigh.last = step.scores
+        assert torch.allclose(fast.last, slow.last, rtol=1e-9, atol=1e-12)
+        for mine, right in zip(gradients(model), gradients(twin), strict=True):
+            assert torch.allclose(mine, right, rtol=1e-9, atol=1e-12)
+        descend(model)
+        descend(twin)
+    assert (fast.compiled.steps, fast.compiled.eager) == (1, 0)
+    assert fast.backend == "forward_mode"
+    assert orders == {last}
+
+
 def test_options_are_checked():
     with pytest.raises(SettingError, match="expected True, False, or a dict"):
         reweigh.Reweighter(mlp(), cross_entropy, compile={"fullgraph": False})

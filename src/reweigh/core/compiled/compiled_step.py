@@ -21,6 +21,7 @@ from ..proof import Record
 from ..step import Step
 from ..torch_internals import OpOverload, is_mutable, same_random_numbers, written_down
 from .capture import CapturedPass
+from .channels_last import with_channels_last
 from .traced_step import FIRST_OUTPUTS, TracedStep
 
 MOST_OPERATIONS = 30_000  # of a step: such a graph takes a compiler the better part of an hour
@@ -135,7 +136,7 @@ def compiled(
 ) -> CompiledStep:
     """Trace a settled step and hand it to torch.compile, which compiles at the first run."""
     began = time.perf_counter()
-    count = traced.places.count
+    count, aligned = traced.places.count, len(traced.names)
 
     def whole(*inputs: Tensor) -> list[Tensor]:
         losses, values = traced.clean(inputs[:count])
@@ -143,25 +144,32 @@ def compiled(
 
     def clean(*inputs: Tensor) -> list[Tensor]:
         losses, values = traced.clean(inputs)
-        return [losses, *(values[i] for i in range(len(values)))]
+        # The other graph is written down for values with the strides of their parameters.
+        return [losses, *(_laid_out_like(p, values[i]) for i, p in enumerate(inputs[:aligned]))]
 
     def rest(*inputs: Tensor) -> list[Tensor]:
-        end = count + 1 + len(traced.names)
+        end = count + 1 + aligned
         losses, *values = inputs[count:end]
         return traced.train(inputs[:count], losses, values, inputs[end:])
 
-    graphs = [written_down(whole, (*flat, *state))]
-    if (size := len(graphs[0].graph.nodes)) > MOST_OPERATIONS:
-        raise UnsupportedModelError(
-            f"the step has {size} operations, which take very long to compile; expected at most "
-            f"{MOST_OPERATIONS}: cut sequences through recurrent layers shorter"
-        )
-    if any(map(_draws, graphs)):
+    def write() -> Sequence[GraphModule]:
+        step = written_down(whole, (*flat, *state))
+        if (size := len(step.graph.nodes)) > MOST_OPERATIONS:
+            raise UnsupportedModelError(
+                f"the step has {size} operations, which take very long to compile; expected at most "
+                f"{MOST_OPERATIONS}: cut sequences through recurrent layers shorter"
+            )
+        if not _draws(step):
+            return [step]
         first = written_down(clean, flat)
         middle = [flat[0].new_empty(1), *(p.detach() for p in parameters)]
         middle[0] = traced.clean(flat)[0]
         second = written_down(rest, (*flat, *middle, *state))
-        graphs = [_in_memory_order(first), _in_memory_order(second)]
+        return [first, second]
+
+    graphs = with_channels_last(write) if traced.way == "forward_mode" else write()
+    if len(graphs) > 1:
+        graphs = [_in_memory_order(graph) for graph in graphs]
     if traced.late is not None:
         traced.late.cut_down(graphs[-1])
     ready = tuple(
@@ -176,6 +184,10 @@ def compiled(
     step = CompiledStep(traced, parameters, ready, Choice(traced.way, reason), reuses)
     step.seconds = time.perf_counter() - began
     return step
+
+
+def _laid_out_like(p: Tensor, value: Tensor) -> Tensor:
+    return value if value.stride() == p.stride() else torch.empty_like(p).copy_(value)
 
 
 def _in_memory_order(graph: GraphModule) -> GraphModule:

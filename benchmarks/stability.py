@@ -3,6 +3,7 @@
     python benchmarks/stability.py --jobs 2                   # run what is missing, cell by cell
     python benchmarks/stability.py --texts DIR --only texts   # a part; texts need a folder (README there)
     python benchmarks/stability.py --only digits --every 13   # of all settings, every 13th
+    python benchmarks/stability.py --twins --every 7          # twins of the literal runs, of every 7th setting
     python benchmarks/stability.py --table                    # results/stability/table.md from the cells
 
     digits    2 noise types x learning rate .3 .1 .03 .01 x momentum 0 .9 x batch 50 200 x clean 2 5 20 per
@@ -12,6 +13,9 @@
     texts     200 clean titles, all of them or a tenth or a half at a time, the same optimizers; an MLP,
               and a transformer with AdamW
     mnist49, cifar10    the paper's settings in short
+
+A *twin* is the literal rule again on the same data, with other first weights and another order of the batches: by how
+much it misses the goals says what of a miss is chance. Of these, `--every` has a part run.
 
 A cell's final accuracy is the mean of its last five evaluations and its best the best mean of five in a
 row, so that the noise of one evaluation is not taken for a collapse. The safeguard was developed
@@ -36,6 +40,7 @@ from typing import Any
 from cell_store import CellStore
 
 METHODS = ("plain", "literal", "safeguarded")
+TWIN = "twin"
 SEEDS = (14, 15, 16)
 RESULTS = Path(__file__).parents[1] / "results" / "stability"
 EVALUATIONS, WINDOW, POINTS = 20, 5, 60
@@ -198,6 +203,7 @@ def table(every_row: dict[tuple[Any, ...], dict[str, Any]]) -> str:
         f"{len(every_row) - len(rows)} safeguarded runs of earlier files are kept beside these and not counted.",
         "",
     ]  # fmt: skip
+    lines += [*chance(complete, rows), ""]
     for part in PARTS:
         for model in dict.fromkeys(s[2] for s in sorted(wanted, reverse=True) if s[0] == part):
             group = [s for s in complete if (s[0], s[2]) == (part, model)]
@@ -220,6 +226,32 @@ def gaps(part: list[Any], rows: Any, method: str) -> dict[str, list[tuple[float,
         if literal["best"] - literal["final"] <= 0.03 and literal["best"] > 0.5:
             by_rival["literal"].append((100 * (literal["final"] - mine["final"]), s))
     return by_rival
+
+
+def chance(complete: list[Any], rows: Any) -> list[str]:
+    """How often runs that differ by chance alone miss the goals, beside the safeguarded ones."""
+    group = [s for s in complete if (*s, TWIN) in rows]
+    if not group:
+        return []
+    lines = [
+        f"## What of a miss is chance: {len(group)} settings", "",
+        "*twin*: the literal rule on the same data, with other first weights and another order of the batches.", "",
+        "| method | mean final | over 3 points under own best | over 1 point under plain | over 1 point under stable literal |",
+        "|---|---|---|---|---|",
+    ]  # fmt: skip
+    stable = [
+        s for s in group if rows[(*s, "literal")]["best"] - rows[(*s, "literal")]["final"] <= 0.03
+    ]
+    for name, part in (("all", group), ("where the literal rule is stable", stable)):
+        for method in ("literal", TWIN, "safeguarded"):
+            by_rival = gaps(part, rows, method)
+            counts = [
+                f"{sum(gap > limit + 1e-9 for gap, _ in by_rival[rival])} of {len(by_rival[rival])}"
+                for rival, limit in LIMITS
+            ]
+            mean = 100 * statistics.fmean(rows[(*s, method)]["final"] for s in part)
+            lines.append(f"| {method}, {name} | {mean:.1f} | {' | '.join(counts)} |")
+    return lines
 
 
 LIMITS = (("own", 3.0), ("plain", 1.0), ("literal", 1.0))
@@ -286,6 +318,7 @@ def main() -> None:
     )
     parser.add_argument("--models", nargs="+", help="only these networks")
     parser.add_argument("--every", type=int, default=1, help="run only every so many settings")
+    parser.add_argument("--twins", action="store_true", help="run twins of the literal runs")
     parser.add_argument("--table", action="store_true", help="only rewrite the table")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
@@ -300,8 +333,11 @@ def main() -> None:
             and c["model"] in (arguments.models or [c["model"]])
         ]  # fmt: skip
         rule = provenance()["rule"]
+        chosen = thinned(wanted, arguments.every)
+        if arguments.twins:
+            chosen = [{**c, "method": TWIN} for c in chosen if c["method"] == "literal"]
         store.run_missing(
-            thinned(wanted, arguments.every), attempt, jobs=arguments.jobs,
+            chosen, attempt, jobs=arguments.jobs,
             outdated=lambda row: row["method"] == "safeguarded" and row["rule"] != rule,
         )  # fmt: skip
     text = table(store.rows())

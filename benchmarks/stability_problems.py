@@ -46,7 +46,7 @@ class Problem:
 
 
 def problem(cell: dict[str, Any]) -> Problem:
-    torch.manual_seed(cell["seed"])
+    torch.manual_seed(_order(cell))
     return MAKERS[cell["data"]](cell)
 
 
@@ -87,7 +87,7 @@ def _of_set(
     )
     if name == "cifar10":
         options = replace(options, scaling=data.Scaling.of(task.train.examples(), dataset.peak))
-    pairs = data.PairedBatches(task.train, task.clean, seed=cell["seed"], options=options)
+    pairs = data.PairedBatches(task.train, task.clean, seed=_order(cell), options=options)
     test = task.test.head(2000).examples() if len(task.test) > 2000 else task.test.examples()
     inputs = test.inputs.float() / dataset.peak
     if options.scaling.mean:
@@ -108,14 +108,19 @@ def texts(cell: dict[str, Any]) -> Problem:
         model = Reader(classes)
     train, clean = (inputs[rest], automatic[rest]), (inputs[chosen], people[chosen])
     both = zip(
-        _draws(train, cell["batch"], cell["seed"]),
-        _draws(clean, _drawn(cell, cell["clean"]), cell["seed"] + 1),
+        _draws(train, cell["batch"], _order(cell)),
+        _draws(clean, _drawn(cell, cell["clean"]), _order(cell) + 1),
         strict=False,
     )
     return Problem(model, CLASSES, both, (test, test_labels))
 
 
 MAKERS = {"digits": digits, "mnist49": mnist49, "cifar10": cifar10, "texts": texts}
+
+
+def _order(cell: dict[str, Any]) -> int:
+    """The seed of the first weights and of the order of the batches; the data are of the cell's own seed."""
+    return int(cell["seed"]) + (1000 if cell["method"] == "twin" else 0)
 
 
 def _drawn(cell: dict[str, Any], clean: int) -> int:

@@ -8,7 +8,7 @@ from stacked_tasks import rows_of
 from torch.nn import functional
 
 METHODS = (
-    "uniform", "uniform+clean", "reweigh_literal", "reweigh", "reweigh+clean", "reweigh_bootstrap",
+    "uniform", "uniform+clean", "random", "reweigh_literal", "reweigh", "reweigh+clean", "reweigh_bootstrap",
     "reweigh_bootstrap+clean", "reweigh_hedged",
 )  # fmt: skip
 
@@ -44,7 +44,7 @@ def _library(name: str, data: Rows, lr: float, steps: int) -> list[torch.Tensor]
 
     problem = Problem(
         lambda o, y: functional.cross_entropy(o, y, reduction="none"), data.classes, data.train[1],
-        data.clean[1], data.clean, steps=steps,
+        data.clean[1], data.clean, steps=steps, seed=1,
     )  # fmt: skip
     shape = MLPOptions(inputs=data.train[0].shape[1], hidden=(WIDTH, WIDTH), classes=data.classes)
     model = MLP(shape)

@@ -24,6 +24,8 @@ from stacked_safeguard import Layers, Trust, dot
 from torch import Tensor
 from torch.nn import functional
 
+from reweigh.rng import hashed_seed
+
 HEDGED = ("reweigh_hedged", "asked", "unsorted")
 STEPS, BATCH, WIDTH, CLIP = 600, 100, 64, 10.0
 MOST_TURNS, FEWEST = 5, 10  # of the hedge: fewer clean rows judge nothing
@@ -119,6 +121,9 @@ class Hedge:
             setattr(self, name, moved.clamp(1e-4, 1))
         return torch.where(self.on, self.weighed / (self.weighed + self.plain), 0.5)
 
+    def trust(self, in_weights: Tensor, share: Tensor) -> Tensor:
+        return torch.where(self.on, share * in_weights + (1 - share) * self.plain, in_weights)
+
     def add(self, d: Layers, p: Layers) -> None:
         self.past = [
             [0.9 * x + y for x, y in zip(past, new, strict=True)]
@@ -185,8 +190,7 @@ class Steps:
         size = self.clean.shape[1]
         self.learnt = torch.where(self.alone, 1.0, learns * size / (size + BATCH))
         self.hedge = Hedge([bases[k] for k in self.mixed], of(self.mixed, layers))
-        self.trust, self.steps = Trust(), steps
-        self.chance = torch.Generator().manual_seed(seeds[0])
+        self.trust, self.steps, self.seeds = Trust(), steps, seeds
 
     def __call__(self, step: int, layers: Layers, inputs: Tensor, given: Tensor) -> tuple[Layers, Tensor]:  # fmt: skip
         """The gradient, and the share of the weights in the hedged runs, [of self.mixed]."""
@@ -199,8 +203,8 @@ class Steps:
         asks = (~judges | self.asked).float()
         direction = gradient(dc, ac, asks / asks.sum(1, keepdim=True))
         found = scores(direction, dt, at)
-        drawn = torch.randn(found.shape, generator=self.chance)
-        positive = torch.where(self.random.unsqueeze(1), drawn, found).clamp(min=0)
+        chance = self._by_chance(step)
+        positive = torch.where(self.random.unsqueeze(1), chance, found).clamp(min=0)
         positive[self.plain] = 1.0
         total, own = positive.sum(1, keepdim=True), self._own(layers, at, out, direction, found)
         total[self.twice] += own[1].sum(1, keepdim=True)
@@ -208,10 +212,19 @@ class Steps:
         second = gradient(own[0], of(self.twice, at), own[1] / total[self.twice].clamp(min=1e-38))
         for x, y in zip(d, second, strict=True):
             x[self.twice] += y
-        share = self._hedged(d, at, dt, ac, dc, judges)
+        share = self._hedged(d, at, dt, ac, dc, judges, chance)
         factor = torch.where(self.unguarded, 1.0, self.trust(layers, direction, d))
+        factor[self.mixed] = self.hedge.trust(factor[self.mixed], share)
         made = plus(by((1 - self.learnt) * factor, d), by(self.learnt, direction))
         return by((CLIP / (dot(made, made).sqrt() + 1e-6)).clamp(max=1.0), made), share
+
+    def _by_chance(self, step: int) -> Tensor:
+        """[K, BATCH] Gaussian numbers, as the method `random` draws them."""
+        drawn = [
+            torch.randn(BATCH, generator=torch.Generator().manual_seed(hashed_seed(s, "random weights", step)))
+            for s in self.seeds
+        ]  # fmt: skip
+        return torch.stack(drawn).repeat(self.times, 1)
 
     def _own(
         self, layers: Layers, at: list[Tensor], out: Tensor, direction: Layers, given: Tensor
@@ -224,9 +237,9 @@ class Steps:
 
     def _hedged(
         self, d: Layers, at: list[Tensor], dt: list[Tensor], ac: list[Tensor], dc: list[Tensor],
-        judges: Tensor,
+        judges: Tensor, chance: Tensor,
     ) -> Tensor:  # fmt: skip
-        """Mixes plain gradients into d; the share of the weights."""
+        """Mixes gradients with random weights, or plain ones, into d; the share of the weights."""
         mixed = self.mixed
         judged = torch.where(self.asked, 1.0, judges.float())[mixed]
         judged = judged / judged.sum(1, keepdim=True).clamp(min=1)
@@ -234,7 +247,10 @@ class Steps:
         weighed = of(mixed, d)
         p = gradient(of(mixed, dt), of(mixed, at), torch.full((len(mixed), BATCH), 1 / BATCH))
         self.hedge.add(weighed, p)
-        for x, y in zip(d, plus(by(share, weighed), by(1 - share, p)), strict=True):
+        drawn = chance[mixed].clamp(min=0)
+        r = gradient(of(mixed, dt), of(mixed, at), drawn / drawn.sum(1, keepdim=True))
+        rest = [torch.where(self.hedge.on.view(-1, 1, 1), x, y) for x, y in zip(r, p, strict=True)]
+        for x, y in zip(d, plus(by(share, weighed), by(1 - share, rest)), strict=True):
             x[mixed] = y
         return share
 

@@ -1,4 +1,4 @@
-"""Mixing with plain training: against the definition, worked out step by step with plain autograd."""
+"""Mixing with random weights: against the definition, worked out step by step with plain autograd."""
 
 import pytest
 import torch
@@ -66,9 +66,44 @@ def test_steps_are_mixed_as_the_formula_says():
         optimizer.zero_grad()
         weighed.loss.backward()
         found = torch.cat([p.grad.flatten() for p in net.parameters()])
-        assert torch.allclose(found, a * weights @ each + (1 - a) * each.mean(0))
+        mixed = a * weights @ each + (1 - a) * by_chance(task, step) @ each
+        assert torch.allclose(found, mixed, atol=1e-6)  # chance is drawn in float32
         optimizer.step()
     assert len({round(a, 6) for a in shares}) > 2  # the judges have not always agreed
+
+
+def by_chance(task, step):
+    """The weights of the method `random` in that step."""
+    drawn = torch.randn(TRAIN, generator=task.generator("random weights", step)).clamp(min=0)
+    return (drawn / drawn.sum()).double()
+
+
+class ATenth:
+    """A safeguard that trusts every step by a tenth."""
+
+    def __call__(self, clean_loss, direction, slope, gradient):
+        return torch.full_like(slope, 0.1)
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+def test_trust_is_the_safeguards_for_the_weights_and_the_belief_for_the_rest():
+    """Two runs from the same place, one without a safeguard: the same direction, shorter by a u + (1 - a) c."""
+    task, net, trains = case()
+    for step, train in enumerate(trains[:3]):
+        view = View(net, train, task.clean, torch.arange(TRAIN), step, 2.0)
+        found = []
+        for safeguard in (None, ATenth()):
+            method = make("reweigh_hedged", task, safeguard=safeguard)
+            believed = {"weighed": torch.tensor(0.3), "plain": torch.tensor(0.6)}
+            method.state["beliefs"].load_state_dict(believed)
+            weighed = method.weigh(view, method.losses)
+            found.append(gradient(weighed.loss, net))
+        assert torch.allclose(found[1], (0.1 / 3 + 0.6 * 2 / 3) * found[0])
 
 
 def test_it_leaves_the_direction_that_hurts_rows_that_were_not_asked():
@@ -135,7 +170,7 @@ def test_every_class_has_a_judge_and_a_row_that_weighs_in_every_turn():
     labels = torch.arange(20) % 10
     clean = torch.randn(20, 4), labels
     task = Problem(cross_entropy, 10, labels, labels, clean, steps=10)
-    hedging = hedged._Hedging({}, task, hedged.Beliefs(labels.device))
+    hedging = hedged._Hedging({}, task, hedged.Beliefs(task))
     batch = torch.randn(5, 4), labels[:5]
     for step in range(10):
         view = View(nn.Linear(4, 10), batch, clean, torch.arange(5), step, 0.1)

@@ -28,7 +28,7 @@ from .ops import gradient_rule, tangent_rule
 from .processes import Group, group_of, inside, process_count, says_lost, unanswered
 from .reweighter import Reweighter
 from .rule import effective_sample_size, weights_from_scores
-from .safeguard import Safeguard
+from .safeguard import Safeguard, make_safeguard
 from .scores import example_scores
 from .step import Step, Window
 from .validate import Finding, validate

@@ -1,11 +1,13 @@
-"""Reweighing that fades into plain training where the checked rows cannot be believed.
+"""Reweighing that fades into training without weights where the checked rows cannot be believed.
 
-    d = sum_i w_i grad f_i       w: the weights of `reweigh`;     p = mean_i grad f_i
-    weight_i = (1 - a) / n + a w_i,      a = b / (b + c)
+    d = sum_i w_i grad f_i       w: the weights of `reweigh`
+    r = sum_i z_i grad f_i       z: random weights, as of the method `random`
+    step = (a u + (1 - a) c) (a d + (1 - a) r),      a = b / (b + c)
 
-b and c say how much the two directions are believed. Both start at 1/2. Each is judged as the
-safeguard (core/safeguard.py) judges a step, but by clean rows H that had no part in the weights:
+u is the safeguard's trust (core/safeguard.py). b and c say how much training with the weights and without them is
+believed. Both start at 1/2. Each is judged by clean rows H that had no part in the weights:
 
+    p = mean_i grad f_i:  what r is on average
     D = d + .9 D of the step before,    P = p + .9 P of the step before
     b   grows by 5%, up to 1, where < grad H , D > > 0 at the place that these steps have led to; else falls
     c   the same with P
@@ -15,10 +17,16 @@ share. The other four fifths weigh. H changes five times in a run, so that every
 fifths of it. With k < 5 rows per class it is a k-th: of fewer, some classes would have no judge.
 
 Why: weights follow the clean rows that are asked. If these are few and the task is hard, a model learns
-them by heart, and a step that helps them helps nobody else: plain training is ahead. If the errors have a
-pattern, the plain direction is the one that hurts. Rows that were not asked can tell the two apart; rows that
+them by heart, and a step that helps them helps nobody else: training without them is ahead. If the errors have a
+pattern, training without weights is what hurts. Rows that were not asked can tell the two apart; rows that
 were asked cannot. And without the order of the labels, H has more of some classes just where the rows
 that weigh have fewer, and judges against them.
+
+Why random weights and not equal ones: with about half of a batch left out by chance, wrong labels are not learnt by
+heart in so many steps. Where a network has the time for that, equal weights end far behind random ones.
+
+Why two kinds of trust: u is found by the rows that weigh. Once they are learnt by heart it goes to nothing, and with
+one trust for all training would stand still just where it should go on without the weights.
 
 Why past steps, and the place where they have led to: at its beginning nearly every weighed step helps
 H. Whether it still helps at its end, with its noise, is the question.
@@ -35,9 +43,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core import Batch, Loss, Params, Safeguard, eager, trainable, weights_from_scores
+from ..core import (
+    Batch,
+    Loss,
+    Params,
+    Safeguard,
+    eager,
+    make_safeguard,
+    trainable,
+    weights_from_scores,
+)
 from .contract import Method, Problem, View, Weighed, plain_losses
 from .meta_weight_net import evaluate_at
+from .random import random_weights
 from .reweigh import Reweighing
 
 MOST_TURNS, FEWEST = 5, 10
@@ -59,11 +77,11 @@ def reweigh_hedged(
     params: Params = None,
     chunk: int | None = None,
 ) -> Method:
-    """Ours, mixed with plain training by clean rows that do not weigh; options as of `Reweighter`."""
-    beliefs = Beliefs(problem.train_labels.device)
+    """Ours, mixed with random weights by clean rows that do not weigh; options as of `Reweighter`."""
+    beliefs, inner = Beliefs(problem), make_safeguard(safeguard)
     options: dict[str, Any] = {
-        "backend": backend, "safeguard": safeguard, "params": params, "chunk": chunk,
-        "rule": beliefs.mixed,
+        "backend": backend, "safeguard": inner and _TwoTrusts(inner, beliefs), "params": params,
+        "chunk": chunk, "rule": beliefs.mixed,
     }  # fmt: skip
     hedging = _Hedging(options, problem, beliefs)
     return Method(
@@ -80,10 +98,11 @@ class Beliefs:
     State: `weighed` (b), `plain` (c); `steps.weighed.K` and `steps.plain.K` for the K-th parameter.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        half = torch.full((), 0.5, device=device)
+    def __init__(self, problem: Problem) -> None:
+        half = torch.full((), 0.5, device=problem.train_labels.device)
         self._state: dict[str, Tensor] = {"weighed": half, "plain": half.clone()}
-        self.judging = True
+        self._problem = problem
+        self.judging, self.step = True, 0
 
     @property
     def share(self) -> Tensor:
@@ -94,7 +113,13 @@ class Beliefs:
     def mixed(self, scores: Tensor) -> Tensor:
         """The weights [n] of a batch."""
         share = self.share.to(scores)
-        return share * weights_from_scores(scores) + (1 - share) / max(1, len(scores))
+        chance = random_weights(self._problem, self.step, len(scores)).to(scores)
+        return share * weights_from_scores(scores) + (1 - share) * chance
+
+    def trust(self, in_weights: Tensor) -> Tensor:
+        """a u + (1 - a) c."""
+        share, plain = (x.to(in_weights) for x in (self.share, self._state["plain"]))
+        return share * in_weights + (1 - share) * plain
 
     def judge(self, held: Sequence[Tensor]) -> None:
         """Move both by the gradient `held` of the rows that do not weigh, where D and P have led to."""
@@ -121,6 +146,17 @@ class Beliefs:
         self._state = {name: value.clone() for name, value in state.items()}
 
 
+class _TwoTrusts:
+    """A safeguard for the weights, and the belief in training without them for the rest."""
+
+    def __init__(self, inner: Safeguard, beliefs: Beliefs) -> None:
+        self._inner, self._beliefs = inner, beliefs
+        self.state_dict, self.load_state_dict = inner.state_dict, inner.load_state_dict
+
+    def __call__(self, *given: Any) -> Tensor:
+        return self._beliefs.trust(self._inner(*given))
+
+
 class _Hedging(Reweighing):
     """Cuts the clean set into rows that weigh and rows that judge."""
 
@@ -133,6 +169,7 @@ class _Hedging(Reweighing):
     def weigh(self, view: View, loss: Loss) -> Weighed:
         if not self._beliefs.judging:
             return super().weigh(view, loss)
+        self._beliefs.step = view.step
         weighing, judging = self._cut(view)
         theta = list(trainable(view.model).values())
         with eager(), torch.enable_grad():

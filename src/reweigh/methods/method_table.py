@@ -84,7 +84,7 @@ _ROWS = (
     Entry(reweigh_literal, "Ours without a safeguard: the paper's rule to the letter.", "2.5 to 3", ("clean",)),
     Entry(reweigh_bootstrap, "Ours, with the model's own label as a second candidate for each example.",
           "2.5 to 3", ("classes", "clean")),
-    Entry(reweigh_hedged, "Ours, mixed with plain training as far as clean rows that do not weigh advise it.",
+    Entry(reweigh_hedged, "Ours, mixed with random weights as far as clean rows that do not weigh advise it.",
           "4 to 5", ("clean",), shares=False),
     Entry(focal, "Cross-entropy that counts less where the model is already sure.", "1", ("classes",)),
     Entry(self_paced, "Easy examples first, in the end all of them.", "1"),

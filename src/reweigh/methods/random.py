@@ -16,7 +16,12 @@ def random(problem: Problem) -> Method:
     """Rectified Gaussian weights, normalised over the batch."""
 
     def weights(view: View, losses: Tensor) -> Tensor:
-        generator = problem.generator("random weights", view.step)
-        return weights_from_scores(torch.randn(len(losses), generator=generator))
+        return random_weights(problem, view.step, len(losses))
 
     return plain_method(problem, "random", weights)
+
+
+def random_weights(problem: Problem, step: int, n: int) -> Tensor:
+    """[n], by the seed of the problem and the step."""
+    generator = problem.generator("random weights", step)
+    return weights_from_scores(torch.randn(n, generator=generator))

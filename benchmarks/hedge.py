@@ -67,9 +67,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "Test accuracy in percent, mean over seeds, at the last step; in brackets the mean share a of the",
         "weights over the run. Made by `benchmarks/hedge.py`; `stacked_runs.py` explains the columns.",
     ]
-    for what, seeds in (
-        ("Judging seeds, run once", range(31, 41)),
-    ):
+    for what, seeds in (("Judging seeds, run once", range(31, 41)),):
         part = [row for row in rows if row["seed"] in seeds]
         if part:
             own = sorted({row["seed"] for row in part})
